@@ -118,6 +118,8 @@ def _make_option(item: Field[Any], section: str, **settings: Any) -> Callable[[F
         help_text += f"  [{'; '.join(notes)}]"
     # What is not given is None, so that the class alone knows the default.
     settings = {"default": None, **_click_settings(item.type, declared), **settings}
+    if declared.variable is not None:
+        settings |= {"envvar": declared.variable, "show_envvar": True}
     if declared.metavar is not None:
         settings["metavar"] = declared.metavar
     flag = declared.flag or plain_flag(item.name)

@@ -29,10 +29,10 @@ class Declared:
     """What a field declares beside its name, its type and its default: an attribute for each.
 
     at_least, at_most: limits of numbers. above, below: the same without the limit itself. flag: of
-    the command line. metavar: what the help shows as value. shown: what the help shows as default.
-    path: what a path may be. parse: makes the value of a text, for types without a method of that
-    name. is_newer: whether the JSON leaves the default out, so that documents of older versions
-    keep their hash.
+    the command line. variable: of the environment, which stands in for the flag. metavar: what the
+    help shows as value. shown: what the help shows as default. path: what a path may be. parse:
+    makes the value of a text, for types without a method of that name. is_newer: whether the JSON
+    leaves the default out, so that documents of older versions keep their hash.
     """
 
     help: str = ""
@@ -40,6 +40,7 @@ class Declared:
     metavar: str | None = None
     shown: str | None = None
     path: PathKind | None = None
+    variable: str | None = None
     parse: Callable[[str], Any] | None = None
     is_newer: bool = False
     at_least: float = -math.inf

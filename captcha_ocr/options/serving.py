@@ -12,6 +12,7 @@ from captcha_ocr.options.shared import MAX_THREADS, device_option, engine_option
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LABEL_RUN = Path("runs/label")
 _MAX_PORT = 65535
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+")  # also of extensions of a browser
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -21,21 +22,40 @@ class ServeOptions(Options):
     host: str = option("127.0.0.1", "The address to listen on. Any but the loopback needs a token.")
     port: int = option(8000, "0 takes a free one.", at_least=0, at_most=_MAX_PORT)
     token: str | None = option(
-        None, "Requests must send it: Authorization: Bearer TOKEN. new makes one."
+        None,
+        "Requests must send it: Authorization: Bearer TOKEN. new makes one.",
+        variable="CAPTCHA_OCR_TOKEN",
+    )
+    token_file: Path | None = option(None, "The file that holds the token.", path="file")
+    allow_origin: tuple[str, ...] = option(
+        (), "Pages of this origin may ask, such as https://example.org. Repeatable.", metavar="URL"
+    )
+    root_path: str = option(
+        "", "What a proxy leaves before each path, such as /captcha.", metavar="PATH"
     )
     concurrency: int | None = option(
         None, "Images read at once.", shown="processors", at_least=1, at_most=MAX_THREADS
     )
     engine: EngineName = engine_option()
     device: str = device_option()
-    quiet: bool = quiet_option()
+    quiet: bool = option(False, "Print no line for each request.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        is_safe = self.host in LOOPBACK or bool(self.token)
+        check(bool(self.host), "`host` is empty; 0.0.0.0 means every address of this machine")
+        is_safe = self.host in LOOPBACK or bool(self.token or self.token_file)
         check(is_safe, f"`host` {self.host} lets other machines ask; set a `token`")
-        fits_header = self.token is None or re.fullmatch("[!-~]+", self.token) is not None
-        check(fits_header, "`token` must be ASCII without blanks")
+        check_token(self.token)
+        origins = [origin for origin in self.allow_origin if not _ORIGIN.fullmatch(origin)]
+        check(not origins, f"`allow_origin` {origins} is no origin, such as https://example.org")
+        is_path = self.root_path == "" or re.fullmatch(r"(/[^/?#]+)+", self.root_path) is not None
+        check(is_path, f"`root_path` must be like /captcha, not {self.root_path!r}")
+
+
+def check_token(token: str | None) -> None:
+    """UsageError if a token fits no header, or is found by trying."""
+    is_usable = token in (None, "new") or re.fullmatch("[!-~]{6,}", str(token)) is not None
+    check(is_usable, "`token` must be 6 or more ASCII characters without blanks")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

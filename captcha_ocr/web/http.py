@@ -5,29 +5,32 @@ Every request passes the gate: host, token, size; then the headers of its answer
 
 import hmac
 import json
+import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from captcha_ocr.errors import UsageError, check
 from captcha_ocr.options.serving import LOOPBACK
 from captcha_ocr.web.prometheus import Metrics
 
 JSON_TYPE = "application/json"
+WriteLine = Callable[[str], object]
 _PAGES = Path(__file__).parent / "pages"
 _SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -40,7 +43,13 @@ _SECURITY_HEADERS = {
     "Cache-Control": "no-store",
 }
 _MAX_UNUSED_BODY = 10_000  # bytes of a body for which a path has no use
+_MAX_HEADERS = 16_384  # bytes
+_MAX_ESCAPES = 500_000  # of JSON; as many as 15 MB of base64 may need
+_MAX_QUOTES = 10_000
+_MAX_BESIDE_TEXTS = 10_000  # bytes of JSON outside of its texts
+_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _ANY_HOST = ("0.0.0.0", "::")
+_PORT = re.compile(r":\d*\Z")
 
 
 @dataclass(frozen=True)
@@ -53,18 +62,16 @@ class Address:
 
     @property
     def hosts(self) -> frozenset[str] | None:
-        """The values of the header Host that are answered; None for any.
+        """The names in the header Host that are answered, at any port; None for any name.
 
         If a page of another site lets its name point to this machine (DNS rebinding), only its
-        Host gives it away.
+        Host gives it away. The port may be one that is forwarded to ours.
         """
         if self.host in _ANY_HOST:
             return None
-        names = ["127.0.0.1", "localhost", "[::1]"]
-        if self.host not in LOOPBACK:
-            names = [self.host.lower(), f"[{self.host.lower()}]"]
-        ports = ("", ":80") if self.port == 80 else (f":{self.port}",)  # browsers leave out 80
-        return frozenset(name + port for name in names for port in ports)
+        if self.host in LOOPBACK:
+            return frozenset(("127.0.0.1", "localhost", "[::1]"))
+        return frozenset((self.host.lower(), f"[{self.host.lower()}]"))
 
     @property
     def page(self) -> str:
@@ -115,7 +122,14 @@ def content_type(request: Request) -> str:
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in the body of a request; UsageError for anything else."""
+    """Return the JSON object in the body of a request; UsageError for anything else.
+
+    It is refused first if it has so many values or escapes that to parse it would take seconds, or
+    many times its size of memory.
+    """
+    are_few = body.count(b"\\") <= _MAX_ESCAPES and body.count(b'"') <= _MAX_QUOTES
+    is_flat = are_few and len(_TEXT.sub(b"", body)) <= _MAX_BESIDE_TEXTS
+    check(is_flat, "the body is not JSON, or has too many values or escapes")
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -128,7 +142,8 @@ class Gate:
     """The application of a service: its endpoints behind a gate, for those who know its address.
 
     statuses: for each type of error its own; the type that is nearest to an error decides. log:
-    gets a JSON line for each request, never an image or a text.
+    gets a JSON line for each request, never an image or a text. origins: of pages, beside its own,
+    whose scripts may ask. root_path: what a proxy may leave before each path.
     """
 
     def __init__(
@@ -136,22 +151,28 @@ class Gate:
         endpoints: Sequence[Endpoint],
         statuses: Mapping[type[Exception], int],
         address: Address,
-        log: TextIO | None = None,
+        log: WriteLine | None = None,
         metrics: Metrics | None = None,
+        origins: Collection[str] = (),
+        root_path: str = "",
     ) -> None:
         self.endpoints = {endpoint.path: endpoint for endpoint in endpoints}
         self.hosts, self.token = address.hosts, address.token
         self.log, self.metrics = log, metrics or Metrics()
+        self.origins, self.root_path = origins, root_path
         # Nobody gets the answer to a client that went away: the log and the figures count it.
         handlers: dict[Any, Any] = {
             kind: partial(_answer_error, status)
             for kind, status in {HTTPException: 500, ClientDisconnect: 400, **statuses}.items()
         }
         self.app = Starlette(routes=endpoints, exception_handlers=handlers)
+        self.app.router.redirect_slashes = False  # it would name the host behind a proxy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; nothing of its body is read before it is let in."""
         started, request_id, status = time.perf_counter(), secrets.token_hex(8), 500
+        if scope["path"].startswith(f"{self.root_path}/"):
+            scope = {**scope, "path": scope["path"].removeprefix(self.root_path)}
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -173,13 +194,19 @@ class Gate:
     def _refuse(self, scope: Scope) -> Response | None:
         """Return the answer to a request that is not let in; None for one that is."""
         headers, path = Headers(scope=scope), scope["path"]
+        if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > _MAX_HEADERS:
+            return _describe_error(431, f"the headers have at most {_MAX_HEADERS:,} bytes")
         host = headers.get("host", "")
-        if self.hosts is not None and host.lower() not in self.hosts:
+        if self.hosts is not None and _PORT.sub("", host.lower()) not in self.hosts:
             return _describe_error(421, f"this server does not answer for the host {host[:100]!r}")
+        if scope["method"] == "POST" and self._is_foreign(headers):
+            origin = headers.get("origin", "another site")[:100]
+            return _describe_error(403, f"this server was not started to answer pages of {origin}")
         endpoint = self.endpoints.get(path)
         if self.token is not None and (endpoint is None or not endpoint.is_open):
-            sent = headers.get("authorization", "").encode()
-            if not hmac.compare_digest(sent, f"Bearer {self.token}".encode()):
+            scheme, _, sent = headers.get("authorization", "").partition(" ")
+            is_right = hmac.compare_digest(sent.strip().encode(), self.token.encode())
+            if scheme.lower() != "bearer" or not is_right:
                 return _describe_error(
                     401,
                     "send the token: Authorization: Bearer TOKEN",
@@ -190,6 +217,18 @@ class Gate:
             return _describe_error(413, f"a request to {path[:100]} has at most {limit:,} bytes")
         return None
 
+    def _is_foreign(self, headers: Headers) -> bool:
+        """Tell whether a page sends the request that is neither ours nor of an origin admitted.
+
+        Programs send none of these headers, and a script cannot change them.
+        """
+        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+        if origin in self.origins:
+            return False
+        if site is not None:
+            return site not in ("same-origin", "none")
+        return origin is not None and urlsplit(origin).netloc != headers.get("host")
+
     def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         # Clients must not fill the memory with names.
         path = scope["path"] if scope["path"] in self.endpoints else "other"
@@ -197,11 +236,18 @@ class Gate:
         if self.log is None:
             return
         line = {"id": request_id, "method": scope["method"], "path": path, "status": status}
-        try:
-            self.log.write(json.dumps(line | {"ms": round(1000 * seconds, 1)}) + "\n")
-            self.log.flush()
-        except OSError:  # nobody reads it any more, or the disk is full: the service goes on
-            self.log = None
+        self.log(json.dumps(line | {"ms": round(1000 * seconds, 1)}) + "\n")
+
+
+def admit_pages(gate: Gate, origins: Collection[str]) -> ASGIApp:
+    """Return an application whose answers the browser gives to pages of these origins."""
+    return CORSMiddleware(
+        gate,
+        allow_origins=origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization"],
+        allow_private_network=True,
+    )
 
 
 def _describe_error(

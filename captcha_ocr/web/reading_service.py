@@ -4,40 +4,33 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import numpy as np
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp
 
-from captcha_ocr.data.images import ImageSource, from_base64
+from captcha_ocr.data.images import ImageSource
+from captcha_ocr.data.sanitize import START, is_image
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.inference.model_folder import describe_model, read_config
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.options.serving import ServeOptions
 from captcha_ocr.recognizer import Recognizer
-from captcha_ocr.system.processors import available_workers
 from captcha_ocr.version import __version__
-from captcha_ocr.web.http import (
-    JSON_TYPE,
-    Address,
-    Endpoint,
-    Gate,
-    content_type,
-    make_page,
-    parse_object,
-)
+from captcha_ocr.web.bodies import MAX_BODY, as_bytes, image_among, read_fields
+from captcha_ocr.web.ddddocr import make_ddddocr_endpoints
+from captcha_ocr.web.http import Address, Endpoint, Gate, WriteLine, admit_pages, make_page
 from captcha_ocr.web.prometheus import CONTENT_TYPE, Metrics
 
-MAX_JSON = 3_000_000  # bytes of a request for one image
 MAX_BATCH_IMAGES = 64  # of a request
 _MAX_BATCH = 16_000_000  # bytes of a request for several images
 _STATUSES: dict[type[Exception], int] = {
@@ -45,7 +38,6 @@ _STATUSES: dict[type[Exception], int] = {
     ImageError: 422,
     CaptchaOcrError: 500,  # the model is at fault
 }
-_RAW_TYPES = re.compile(r"image/.*|application/octet-stream|")
 _PARAMETERS = ("charset", "length", "fold_case", "min_confidence")
 _SHARE = re.compile(r"0|1|0?\.[0-9]{1,9}|1\.0{1,9}")
 _MAX_AT_ONCE = 16  # images that one thread reads at once
@@ -105,9 +97,14 @@ class ReadingService:
     """Reads images in `concurrency` threads, with a recognizer of the model in a folder."""
 
     def __init__(self, folder: Path, recognizer: Recognizer, concurrency: int) -> None:
-        self.recognizer, self.metrics = recognizer, Metrics()
+        self.metrics = Metrics()
         self.threads = _ReadingThreads(concurrency)
         self.is_ready = False
+        self.use(folder, recognizer)
+
+    def use(self, folder: Path, recognizer: Recognizer) -> None:
+        """Read with this recognizer from the next request on."""
+        self.recognizer = recognizer
         self.limited_to = lru_cache(maxsize=64)(recognizer.limited_to)
         # What /v1/model tells
         self.facts = {
@@ -118,49 +115,56 @@ class ReadingService:
             "engine": str(recognizer.engine),
         }
 
-    def guard(self, address: Address, log: TextIO | None) -> Gate:
-        """Return the application, with its page, and with the gate around it."""
+    def guard(
+        self,
+        address: Address,
+        log: WriteLine | None = None,
+        origins: Collection[str] = (),
+        root_path: str = "",
+    ) -> ASGIApp:
+        """Return the application, with its page, and with the gate around it; see `Gate`."""
         interface = json.loads(Path(__file__).with_name("openapi.json").read_text("utf-8"))
         interface["info"]["version"] = __version__
         endpoints = [
-            Endpoint("/v1/read", self._read, "POST", MAX_JSON),
+            Endpoint("/v1/read", self._read, "POST", MAX_BODY),
             Endpoint("/v1/read/batch", self._read_batch, "POST", _MAX_BATCH),
-            Endpoint("/v1/model", JSONResponse(self.facts)),
+            Endpoint("/v1/model", self._show_model),
             Endpoint("/healthz", PlainTextResponse("alive\n"), is_open=True),
             Endpoint("/readyz", self._show_readiness, is_open=True),
             Endpoint("/metrics", self._show_metrics),
             Endpoint("/openapi.json", JSONResponse(interface), is_open=True),
             *make_page("serve"),
+            *make_ddddocr_endpoints(self._read_text),
         ]
-        return Gate(endpoints, _STATUSES, address, log, self.metrics)
+        gate = Gate(endpoints, _STATUSES, address, log, self.metrics, origins, root_path)
+        return admit_pages(gate, origins) if origins else gate
 
     async def _read(self, request: Request) -> Response:
         recognizer, min_confidence = self._parse_query(request)
-        kind = content_type(request)
-        if kind == JSON_TYPE:
-            image = self._decode(parse_object(await request.body()).get("image"))
-        elif _RAW_TYPES.fullmatch(kind):
-            image = await request.body()
-        else:
-            raise HTTPException(415, f"send an image, or JSON, not {kind[:100]!r}")
-        if len(image) > self.recognizer.max_bytes:
-            raise HTTPException(413, f"an image has at most {self.recognizer.max_bytes:,} bytes")
+        reading = await self._read_image(recognizer, image_among(await read_fields(request)))
+        return JSONResponse(_describe(reading, min_confidence))
+
+    async def _read_text(self, image: bytes, charset: str | None) -> str:
+        recognizer = self.limited_to(charset, None, False)
+        return (await self._read_image(recognizer, image)).text
+
+    async def _read_image(self, recognizer: Recognizer, image: bytes) -> Reading:
+        is_too_large = is_image(image[:START]) and len(image) > recognizer.max_bytes
+        if is_too_large:  # else it may be base64
+            raise HTTPException(413, f"an image has at most {recognizer.max_bytes:,} bytes")
         self._check_room(1)
-        return JSONResponse(_describe(await self.threads.read(recognizer, image), min_confidence))
+        return await self.threads.read(recognizer, image)
 
     async def _read_batch(self, request: Request) -> Response:
         recognizer, min_confidence = self._parse_query(request)
-        kind = content_type(request)
-        if kind not in (JSON_TYPE, ""):
-            raise HTTPException(415, f"send JSON, not {kind[:100]!r}")
-        images = parse_object(await request.body()).get("images")
+        images = (await read_fields(request)).get("images")
         if not isinstance(images, list) or not 0 < len(images) <= MAX_BATCH_IMAGES:
             raise UsageError(f"images must be 1 to {MAX_BATCH_IMAGES} texts")
         self._check_room(len(images))
 
         async def read(text: object) -> dict[str, Any]:
             try:
-                reading = await self.threads.read(recognizer, self._decode(text))
+                reading = await self.threads.read(recognizer, as_bytes(text))
                 return _describe(reading, min_confidence)
             except (ImageError, UsageError) as error:
                 return {"error": str(error)}
@@ -191,14 +195,6 @@ class ReadingService:
         lengths = Lengths.parse(query["length"]) if "length" in query else None
         return self.limited_to(query.get("charset"), lengths, fold_case == "true"), float(least)
 
-    def _decode(self, text: object) -> bytes:
-        """Return the image file in base64 or a `data:` URI: never a path of this machine."""
-        check(isinstance(text, str), "image must be a text: base64, or a data: URI")
-        image = from_base64(str(text).encode("ascii", "replace"), self.recognizer.max_bytes)
-        if image is None:
-            raise ImageError("image is neither base64 of an image nor a data: URI")
-        return image
-
     def _check_room(self, images: int) -> None:
         # Any number may wait where none waits
         waiting = self.threads.waiting.qsize()
@@ -207,6 +203,9 @@ class ReadingService:
             raise HTTPException(
                 503, "too many images wait to be read; try again", {"Retry-After": "1"}
             )
+
+    async def _show_model(self, _: Request) -> Response:
+        return JSONResponse(self.facts)
 
     async def _show_readiness(self, _: Request) -> Response:
         if not self.is_ready:  # before one real reading
@@ -218,13 +217,6 @@ class ReadingService:
 
     async def _show_metrics(self, _: Request) -> Response:
         return PlainTextResponse(str(self.metrics), media_type=CONTENT_TYPE)
-
-
-def open_service(folder: Path, options: ServeOptions) -> ReadingService:
-    """Return the service that reads with the model in a folder; errors as `Recognizer`."""
-    threads = options.concurrency or available_workers()
-    recognizer = Recognizer(folder, options.device, options.engine, threads=threads)
-    return ReadingService(folder, recognizer, threads)
 
 
 def _describe(reading: Reading, min_confidence: float) -> dict[str, Any]:

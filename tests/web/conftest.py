@@ -46,9 +46,9 @@ def recognizer() -> Recognizer:
 def served(recognizer):
     """Return a function that serves reading, with options of the gate, and its client."""
 
-    def serve(host="testserver", port=80, token=None, log=None) -> TestClient:
+    def serve(host="testserver", port=80, token=None, **how) -> TestClient:
         service = ReadingService(PRETRAINED, recognizer, 1)
-        client = TestClient(service.guard(Address(host, port, token), log))
+        client = TestClient(service.guard(Address(host, port, token), **how))
         client.service = service
         return client
 
@@ -59,7 +59,7 @@ def served(recognizer):
 def reading(recognizer):
     """A real server that reads: its address and its page."""
     service = ReadingService(PRETRAINED, recognizer, 1)
-    with running(lambda address: service.guard(address, None)) as serving:
+    with running(lambda address: service.guard(address)) as serving:
         yield serving
 
 

@@ -1,21 +1,31 @@
 """The commands with a page in the browser: serve, label."""
 
+import signal
 import sys
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import FOLDER, Given, takes
 from captcha_ocr.cli.wording import note, word_command
-from captcha_ocr.errors import check
+from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
 from captcha_ocr.inference.model_folder import default_model, find_model_folder
-from captcha_ocr.options.serving import LabelOptions, ServeOptions
+from captcha_ocr.options.serving import LabelOptions, ServeOptions, check_token
 from captcha_ocr.options.shared import ReadingOptions
 from captcha_ocr.system.console import counted
-from captcha_ocr.system.files import writing_to
+from captcha_ocr.system.files import read_text, writing_to
+from captcha_ocr.system.processors import available_workers
 from captcha_ocr.system.signals import deferred
+
+if TYPE_CHECKING:
+    from captcha_ocr.recognizer import Recognizer
+    from captcha_ocr.web.reading_service import ReadingService
 
 
 @main.command()
@@ -25,22 +35,57 @@ def serve(given: Given) -> None:
     """Read images that are sent by HTTP, and offer a page for it.
 
     Prints a JSON line for each request. SIGTERM or Ctrl-C ends it; requests in work are finished
-    first.
+    first. SIGHUP loads the model again.
 
     Example: captcha-ocr serve --port 8000
     """
     how = given[ServeOptions]
-    folder = find_model_folder(given[ReadingOptions].model_folder or default_model())
     with deferred():
         _need_web("serve")
-        from captcha_ocr.web.reading_service import open_service
+        from captcha_ocr.recognizer import Recognizer
+        from captcha_ocr.web.log import LineLog
+        from captcha_ocr.web.reading_service import ReadingService
         from captcha_ocr.web.server import listen, run
 
-    service = open_service(folder, how)
-    listener, address = listen(how.host, how.port, how.token)
+    threads = how.concurrency or available_workers()
+
+    def load() -> tuple[Path, "Recognizer"]:
+        folder = find_model_folder(given[ReadingOptions].model_folder or default_model())
+        return folder, Recognizer(folder, how.device, how.engine, threads=threads)
+
+    service = ReadingService(*load(), threads)
+    listener, address = listen(how.host, how.port, _find_token(how))
     note(f"model      {service.facts['model']}\ndevice     {service.facts['engine']}")
     click.echo(f"page       {address.page}", err=True)
-    run(service.guard(address, sys.stdout), listener)
+    _reload_on_hangup(service, load)
+    with nullcontext() if how.quiet else LineLog(sys.stdout.fileno()) as log:
+        run(service.guard(address, log, how.allow_origin, how.root_path), listener)
+
+
+def _find_token(how: ServeOptions) -> str | None:
+    """Return the token that is given, or the one in its file."""
+    if how.token_file is None:
+        return how.token
+    token = read_text(how.token_file).strip()
+    check_token(token)
+    return token
+
+
+def _reload_on_hangup(
+    service: "ReadingService", load: Callable[[], tuple[Path, "Recognizer"]]
+) -> None:
+    """Let SIGHUP load the model again, unless a terminal sends it when it is closed."""
+
+    def reload() -> None:
+        try:
+            service.use(*load())
+        except CaptchaOcrError as error:
+            click.echo(f"model      as before: {in_one_line(str(error))}", err=True)
+        else:
+            click.echo(f"model      loaded again: {service.facts['model']}", err=True)
+
+    if hasattr(signal, "SIGHUP") and not sys.stderr.isatty():
+        signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=reload).start())
 
 
 @main.command()
@@ -93,5 +138,7 @@ def label(folder: Path, given: Given) -> None:
 
 def _need_web(command: str) -> None:
     """Raise UsageError if the packages of the extra `web` are missing."""
-    missing = next((name for name in ("starlette", "uvicorn") if find_spec(name) is None), None)
-    check(missing is None, f"{command} needs {missing}; install it with: pip install '.[web]'")
+    needed = ("starlette", "uvicorn", "python_multipart")
+    missing = next((name for name in needed if find_spec(name) is None), None)
+    advice = "install it with: pip install starlette uvicorn python-multipart"
+    check(missing is None, f"{command} needs {missing}; {advice}")

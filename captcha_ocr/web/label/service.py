@@ -34,10 +34,9 @@ _STATUSES: dict[type[Exception], int] = {
 
 @dataclass(frozen=True)
 class _LabelService:
-    """The endpoints; origins: from which pages labels are accepted."""
+    """The endpoints."""
 
     session: LabelSession
-    origins: frozenset[str]
     word_command: Callable[[Command], str]
 
     def make_endpoints(self) -> list[Endpoint]:
@@ -61,7 +60,9 @@ class _LabelService:
     ) -> Endpoint:
         async def answer(request: Request) -> Response:
             site = request.headers.get("sec-fetch-site", "same-origin")
-            if request.headers.get("origin") not in self.origins or site != "same-origin":
+            # The gate knows the hosts of this server
+            own = f"http://{request.headers.get('host', '')}"
+            if request.headers.get("origin") != own or site != "same-origin":
                 raise HTTPException(403, "labels are accepted from this server's own page alone")
             if content_type(request) != JSON_TYPE:
                 raise HTTPException(415, "send JSON")
@@ -104,6 +105,5 @@ def guard_labelling(
     Its pages come without the token, which is in their address. word_command: returns a command as
     the page shows it.
     """
-    origins = frozenset(f"http://{host}" for host in address.hosts or ())
-    endpoints = _LabelService(session, origins, word_command).make_endpoints()
+    endpoints = _LabelService(session, word_command).make_endpoints()
     return Gate(endpoints, _STATUSES, address)

@@ -1,0 +1,83 @@
+"""The endpoints and answers of services of ddddocr, so that their clients change an address alone.
+
+There are three: of the package itself (`python -m ddddocr api`), of ddddocr-fastapi, and of
+ocr_api_server. There, an image that cannot be read gets status 200 and a sentence.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from itertools import product
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from captcha_ocr.errors import CaptchaOcrError, check
+from captcha_ocr.version import __version__
+from captcha_ocr.web.bodies import MAX_BODY, image_among, read_fields
+from captcha_ocr.web.http import JSON_TYPE, Endpoint, content_type
+
+# What the numbers 0 to 6 mean where characters are asked for
+_RANGES = ("0-9", "a-z", "A-Z", "a-zA-Z", "a-z0-9", "A-Z0-9", "a-zA-Z0-9")
+_STATUS = {"service_status": "running", "loaded_models": ["ocr"], "enabled_features": ["ocr"]}
+Reader = Callable[[bytes, str | None], Awaitable[str]]  # of an image, among these characters
+_Wording = Callable[[str, str], Response]  # of a text, and of what is wrong if anything is
+
+
+def make_ddddocr_endpoints(read: Reader) -> list[Endpoint]:
+    """Return the endpoints; their images are read with `read`."""
+    wordings = {"": _word_text, "/text": _word_text, "/json": _word_result}
+    ready = JSONResponse({"success": True, "message": "Success", "data": _STATUS})
+    return [
+        Endpoint("/ocr", partial(_answer, read, None), "POST", MAX_BODY),
+        *(
+            Endpoint(f"/ocr/{sent}{path}", partial(_answer, read, wordings[path]), "POST", MAX_BODY)
+            for sent, path in product(("file", "b64"), wordings)
+        ),
+        Endpoint("/initialize", ready, "POST"),
+        Endpoint("/status", JSONResponse({**_STATUS, "version": __version__})),
+        Endpoint("/health", JSONResponse({"status": "healthy"}), is_open=True),
+        Endpoint("/ping", PlainTextResponse("pong"), is_open=True),
+    ]
+
+
+async def _answer(read: Reader, wording: _Wording | None, request: Request) -> Response:
+    """Answer as `wording` says; without it, as the package does to JSON, ddddocr-fastapi to a
+    form.
+    """
+    if wording is None:
+        wording = _word_success if content_type(request) == JSON_TYPE else _word_code
+    try:
+        fields = await read_fields(request)
+        wants_all = str(fields.get("probability", "")).lower() in ("true", "1")
+        check(not wants_all, "probabilities are not given here, but by /v1/read")
+        text = await read(image_among(fields), _find_charset(fields))
+    except CaptchaOcrError as error:
+        return wording("", str(error))
+    return wording(text, "")
+
+
+def _find_charset(fields: Mapping[str, object]) -> str | None:
+    """Return the characters that the fields ask for: as a text, or a number from 0 to 6."""
+    wanted = fields.get("charset_range", fields.get("charsets"))
+    if not isinstance(wanted, int):
+        return str(wanted) if wanted else None
+    check(0 <= wanted < len(_RANGES), f"charset_range must be 0 to {len(_RANGES) - 1}, or a text")
+    return _RANGES[wanted]
+
+
+def _word_success(text: str, problem: str) -> Response:
+    data = None if problem else {"text": text, "probability": None}
+    return JSONResponse({"success": not problem, "message": problem or "Success", "data": data})
+
+
+def _word_code(text: str, problem: str) -> Response:
+    code, data = (500, None) if problem else (200, text)
+    return JSONResponse({"code": code, "message": problem or "Success", "data": data})
+
+
+def _word_result(text: str, problem: str) -> Response:
+    return JSONResponse({"status": 200, "result": text, "msg": problem})
+
+
+def _word_text(text: str, _: str) -> Response:
+    return PlainTextResponse(text)

@@ -1,0 +1,76 @@
+"""However people send an image, its text is the same."""
+
+import base64
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from captcha_ocr.errors import UsageError
+from captcha_ocr.web.bodies import image_among, parse_fields
+
+from .conftest import SAMPLE
+
+DATA = SAMPLE.read_bytes()
+ENCODED = base64.b64encode(DATA).decode()
+URI = f"data:image/png;base64,{ENCODED}"
+FORM = "application/x-www-form-urlencoded"
+
+
+def make_parts(*parts):
+    """Return a form in multipart: of names, file names and contents."""
+    body = b""
+    for name, file, content in parts:
+        given = f'; filename="{file}"' if file else ""
+        body += f'--x1\r\nContent-Disposition: form-data; name="{name}"{given}\r\n\r\n'.encode()
+        body += content + b"\r\n"
+    return body + b"--x1--\r\n"
+
+
+MULTIPART = "multipart/form-data; boundary=x1"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (DATA, "image/png"),
+        (DATA, ""),
+        (DATA, FORM),  # as curl --data-binary labels it
+        (DATA, "application/json"),
+        (ENCODED.encode(), "text/plain"),
+        (ENCODED.encode(), "text/html; charset=utf-8"),
+        (ENCODED.encode(), FORM),
+        (URI.encode(), "text/plain"),
+        (f'{{"image": "{ENCODED}"}}'.encode(), "application/json; charset=utf-8"),
+        (f'{{"image": "{URI}"}}'.encode(), "text/plain"),
+        (urlencode({"image": ENCODED}).encode(), FORM),
+        (urlencode({"probability": "false", "file": URI}).encode(), FORM),
+        (f"image={ENCODED}".encode(), FORM),  # its + are not escaped
+        (f"image={quote(quote(ENCODED))}".encode(), FORM),
+        (make_parts(("image", "a.png", DATA)), MULTIPART),
+        (make_parts(("file", "a.png", DATA)), MULTIPART),
+        (make_parts(("image", "", ENCODED.encode())), MULTIPART),
+        (make_parts(("charsets", "", b"0-9"), ("file", "", URI.encode())), MULTIPART),
+        (make_parts(("image", "a.png", DATA)), "Multipart/Form-Data; boundary=x1"),
+    ],
+    ids=range(19),
+)
+def test_an_image_is_found_in_each_kind_of_body(served, body, kind):
+    answer = served().post("/v1/read", content=body, headers={"Content-Type": kind})
+    assert (answer.status_code, answer.json().get("text")) == (200, "0ZLA")
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "named"),
+    [
+        (b"x", MULTIPART, "form"),
+        (make_parts(("image", "a.png", DATA)), "multipart/form-data", "image or file"),
+        (make_parts(("picture", "a.png", DATA)), MULTIPART, "image or file"),
+        (make_parts(*[(f"f{n}", "", b"x") for n in range(200)]), MULTIPART, "form"),
+        (b"{}", "", "image or file"),
+        (b'{"image": "a.png"}', "application/json", "base64"),
+        (b'{"image": [5]}', "application/json", "base64"),
+    ],
+)
+def test_a_body_without_an_image_is_refused(body, kind, named):
+    with pytest.raises(UsageError, match=named):
+        image_among(parse_fields(body, kind))
