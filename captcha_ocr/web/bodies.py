@@ -1,5 +1,6 @@
 """What the body of a request for a reading may be: an image, its base64, JSON, or a form."""
 
+import logging
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
@@ -17,6 +18,8 @@ MAX_BODY = 3_000_000  # bytes of a request for one image
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _MAX_FIELDS = 100
 _IMAGE_FIELDS = ("image", "file")
+# The client is told what is wrong with its form; without a handler, stderr would be, too
+logging.getLogger("python_multipart").addHandler(logging.NullHandler())
 _SHORTEST = 60  # characters of base64; no image file is shorter
 
 
@@ -64,21 +67,25 @@ def as_bytes(image: object) -> bytes:
 
 def _parse_parts(body: bytes, content_type: str) -> dict[str, object]:
     """Return the parts of a form in multipart, of which the last with a name counts."""
-    parts: dict[str, object] = {}
+    parts: list[tuple[str, object]] = []
+
+    def take(name: bytes | None, value: object) -> None:
+        check(len(parts) < _MAX_FIELDS, f"a form has at most {_MAX_FIELDS} fields")
+        parts.append(((name or b"").decode("latin-1"), value))
 
     def take_field(field: Field) -> None:
-        parts[(field.field_name or b"").decode("latin-1")] = (field.value or b"").decode("latin-1")
+        take(field.field_name, (field.value or b"").decode("latin-1"))
 
     def take_file(file: File) -> None:
         file.file_object.seek(0)
-        parts[(file.field_name or b"").decode("latin-1")] = file.file_object.read()
+        take(file.field_name, file.file_object.read())
 
     headers = {"Content-Type": content_type.encode("latin-1")}
-    config = {"MAX_FIELDS": _MAX_FIELDS, "MAX_MEMORY_FILE_SIZE": len(body) + 1}
+    config = {"MAX_MEMORY_FILE_SIZE": len(body) + 1}
     try:
         parser = create_form_parser(headers, take_field, take_file, config)
         parser.write(body)
         parser.finalize()
     except (FormParserError, ValueError) as error:
         raise UsageError(f"the form is malformed: {error}") from None
-    return parts
+    return dict(parts)
