@@ -1,15 +1,20 @@
 """Load the service of `captcha-ocr serve`, beside the Python class on the same processors.
 
-    python benchmarks/serve.py [--seconds 60] [--connections 8 64] [--requests 100000]
+    python benchmarks/serve.py [--seconds 60] [--connections 8 64] [--requests 100000] [--hostile]
 
 In one run: images/s of one process with threads, then of the service with so many connections that
 send one image after the other, and the processor time of an image on both sides. Meanwhile /healthz
 is asked ten times a second. At the end the memory of the service after its first 10,000 requests,
 and after --requests.
+
+With --hostile there is one run of --requests, of which a third are hostile: half a body, answers
+that nobody reads, silence, JSON of millions of values, escaped base64, forms of carriage returns,
+long headers. It tells the memory after 10,000 requests and after all, and how long /healthz took.
 """
 
 import argparse
 import asyncio
+import contextlib
 import re
 import resource
 import signal
@@ -26,6 +31,7 @@ from captcha_ocr import Recognizer
 IMAGES = 200
 HEALTH_S = 0.1
 FIRST_REQUESTS = 10_000
+FORGOTTEN = 700  # hostile connections that stay open
 
 
 def draw(folder: Path) -> list[bytes]:
@@ -71,6 +77,41 @@ def api_rate(images: list[bytes], seconds: float) -> tuple[float, float]:
     return read / (time.perf_counter() - started), 1000 * (processor_seconds() - used) / read
 
 
+def hostile_requests(port: int) -> list[bytes]:
+    """Return what hostile clients send on a connection of its own; after most, nothing follows."""
+    host = f"Host: 127.0.0.1:{port}\r\n"
+    marks = b"data:image/png;base64,iVBORw0KGgo"
+
+    def post(body: bytes, kind: str = "application/json", path: str = "/v1/read") -> bytes:
+        head = f"POST {path} HTTP/1.1\r\n{host}Content-Type: {kind}\r\n"
+        return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+    get = f"GET /openapi.json HTTP/1.1\r\n{host}\r\n".encode()
+    small = [
+        b"",
+        b"GET / HT",
+        get * 50,
+        get + post(bytes(100_000))[:50_000],
+        post(bytes(2_000_000))[:1_000_000],
+        post(b"[" * 100_000),
+        post(b'{"image": "' + marks + b"%41" * 30_000 + b'"}'),
+        post(b"\r" * 50_000, "multipart/form-data; boundary=x1"),
+        post(b"&".join([b"a=b"] * 10_000), "application/x-www-form-urlencoded"),
+        post(b"\x89PNG\r\n\x1a\n" + bytes(100_000), "image/png"),
+        f"GET /healthz HTTP/1.1\r\n{host}X: {'x' * 50_000}\r\n\r\n".encode(),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        f"POST /v1/read HTTP/1.1\r\n{host}Transfer-Encoding: chunked\r\n\r\nZZ".encode(),
+        f"POST /v1/read HTTP/1.1\r\n{host}Origin: https://evil.example\r\n\r\n".encode(),
+        b"GET /v1/model HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    ]
+    large = [
+        post(b'{"images": [' + b'{"":0},' * 2_250_000 + b"0]}", path="/v1/read/batch"),
+        post(b'{"image": "' + marks + b"%41" * 900_000 + b'"}'),
+        post(bytes(15_900_000), path="/v1/read/batch")[:-1],
+    ]
+    return small * 20 + large
+
+
 class Load:
     """Connections that send one image after the other; what they were answered, and how long
     /healthz took.
@@ -80,7 +121,7 @@ class Load:
         self.port, self.images = port, images
         self.statuses: Counter[int] = Counter()
         self.health: list[float] = []
-        self.sent = 0
+        self.sent = self.attacks = 0
 
     async def ask(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes
@@ -104,6 +145,33 @@ class Load:
             )
             self.statuses[await self.ask(reader, writer, head.encode() + image)] += 1
         writer.close()
+
+    async def attack(self, most: int, forgotten: list[asyncio.StreamWriter]) -> None:
+        """Send hostile requests until `most` requests were sent in all; leave connections open."""
+        requests = hostile_requests(self.port)
+        while self.sent < most:
+            if self.attacks > self.sent / 3:
+                await asyncio.sleep(0.01)
+                continue
+            self.sent += 1
+            self.attacks += 1
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                writer.write(requests[self.attacks % len(requests)])
+                forgotten.append(writer)
+            if len(forgotten) > FORGOTTEN:
+                forgotten.pop(0).transport.abort()
+
+    async def run_hostile(self, connections: int, most: int) -> None:
+        """Load the service; every third request is hostile."""
+        forgotten: list[asyncio.StreamWriter] = []
+        watching = asyncio.create_task(self.watch(sys.float_info.max))
+        jobs = [self.read(sys.float_info.max, most) for _ in range(connections)]
+        await asyncio.gather(self.attack(most, forgotten), *jobs)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        for writer in forgotten:
+            writer.transport.abort()
 
     async def watch(self, until: float) -> None:
         """Ask /healthz again and again."""
@@ -161,6 +229,23 @@ def measure(
     )
 
 
+def measure_hostile(
+    arguments: argparse.Namespace, images: list[bytes], process: subprocess.Popen[str], port: int
+) -> None:
+    """Let a third of the requests be hostile, and print what became of memory and /healthz."""
+    load, memory = Load(port, images), []
+    for most in (FIRST_REQUESTS, arguments.requests):
+        asyncio.run(load.run_hostile(min(arguments.connections), most))
+        memory.append(memory_mb(process.pid))
+    quantiles = [1000 * value for value in statistics.quantiles(load.health, n=100)]
+    print(
+        f"{load.sent:,} requests, a third of them hostile; statuses {dict(load.statuses)}\n"
+        f"memory: {memory[0]:.1f} MB after {FIRST_REQUESTS:,}, {memory[1]:.1f} MB after all\n"
+        f"/healthz, {len(load.health):,} times: median {quantiles[49]:.1f} ms, 99th percentile "
+        f"{quantiles[98]:.1f} ms, worst {1000 * max(load.health):.1f} ms"
+    )
+
+
 def main() -> None:
     """Start the service, and load it."""
     parser = argparse.ArgumentParser(
@@ -169,6 +254,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--connections", type=int, nargs="+", default=[8, 64])
     parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--hostile", action="store_true")
     arguments = parser.parse_args()
     command = [sys.executable, "-m", "captcha_ocr", "serve", "--port", "0", "--model", "pretrained"]
     with tempfile.TemporaryDirectory() as folder:
@@ -179,7 +265,8 @@ def main() -> None:
         assert process.stderr is not None, "it is a pipe"
         page = next(line for line in process.stderr if line.startswith("page"))
         try:
-            measure(arguments, images, process, int(page.rstrip("/\n").rpartition(":")[2]))
+            measuring = measure_hostile if arguments.hostile else measure
+            measuring(arguments, images, process, int(page.rstrip("/\n").rpartition(":")[2]))
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()

@@ -43,7 +43,8 @@ def parse_fields(body: bytes, content_type: str) -> Mapping[str, object]:
     if kind == JSON_TYPE or body[:1] == b"{":
         return parse_object(body)
     if kind == _FORM_TYPE:
-        fields = dict(parse_qsl(body.decode("latin-1"), max_num_fields=_MAX_FIELDS))
+        check(body.count(b"&") < _MAX_FIELDS, f"a form has at most {_MAX_FIELDS} fields")
+        fields = dict(parse_qsl(body.decode("latin-1")))
         if any(name in fields for name in _IMAGE_FIELDS):
             return fields
     return {"image": body}

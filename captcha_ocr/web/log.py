@@ -1,26 +1,27 @@
-"""The log of a service: lines that are written in a thread, so that no reader holds it up."""
+"""What a service prints: lines that are written in a thread, so that no reader holds it up."""
 
 import threading
 from contextlib import suppress
 from io import FileIO
 from queue import Full, Queue
-from typing import Self
+from typing import Self, TextIO
 
 _MAX_WAITING = 10_000  # lines that wait to be written; more are dropped
 _LAST_S = 1  # how long the last lines may take to be written
 
 
 class LineLog:
-    """Writes lines to an open file in a thread; those that nobody takes are dropped."""
+    """A stream whose lines a thread writes to an open file; those that nobody takes are dropped."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
         self.lines: Queue[str | None] = Queue(_MAX_WAITING)
-        # Unbuffered: Python would wait for a thread that holds a buffer when the process ends.
-        self.file = FileIO(descriptor, "w", closefd=False)
+        # Without the stream's buffer: Python would wait for a thread that holds it when the process
+        # ends. A process may have no such stream.
+        self.file = None if stream is None else FileIO(stream.fileno(), "w", closefd=False)
         self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
 
-    def __call__(self, line: str) -> None:
+    def write(self, line: str) -> None:
         """Take a line; this never waits."""
         with suppress(Full):
             self.lines.put_nowait(line)
@@ -36,5 +37,5 @@ class LineLog:
 
     def _work(self) -> None:
         with suppress(OSError):  # nobody reads it any more, or the disk is full
-            while (line := self.lines.get()) is not None:
+            while self.file is not None and (line := self.lines.get()) is not None:
                 self.file.write(line.encode())

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import socket
 import sys
@@ -14,6 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from captcha_ocr.errors import UsageError
 from captcha_ocr.web.http import Address
+from captcha_ocr.web.log import LineLog
 
 REQUEST_S = 15  # by then a request has to be here as a whole, or an answer has to be read
 KEPT_S = 5  # how long a connection may be idle between two requests
@@ -162,6 +164,8 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
 def run(app: ASGIApp, listener: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM; the requests in work are finished first."""
     sys.setswitchinterval(0.001)  # threads that read give Python's lock to this one sooner
+    server = make_server(app)
     # uvicorn raises the signal again at its end
-    with contextlib.suppress(KeyboardInterrupt, SystemExit):
-        make_server(app).run([listener])
+    with LineLog(sys.stderr) as lines, contextlib.suppress(KeyboardInterrupt, SystemExit):
+        logging.getLogger("uvicorn.error").addHandler(logging.StreamHandler(lines))
+        server.run([listener])

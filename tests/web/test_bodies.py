@@ -66,6 +66,7 @@ def test_an_image_is_found_in_each_kind_of_body(served, body, kind):
         (make_parts(("image", "a.png", DATA)), "multipart/form-data", "boundary"),
         (make_parts(("picture", "a.png", DATA)), MULTIPART, "image or file"),
         (make_parts(*[(f"f{n}", "", b"x") for n in range(200)]), MULTIPART, "form"),
+        (b"&".join([b"a=b"] * 200), FORM, "form"),
         (b"{}", "", "image or file"),
         (b'{"image": "a.png"}', "application/json", "base64"),
         (b'{"image": [5]}', "application/json", "base64"),

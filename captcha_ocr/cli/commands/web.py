@@ -4,7 +4,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,7 +57,8 @@ def serve(given: Given) -> None:
     note(f"model      {service.facts['model']}\ndevice     {service.facts['engine']}")
     click.echo(f"page       {address.page}", err=True)
     _reload_on_hangup(service, load)
-    with nullcontext() if how.quiet else LineLog(sys.stdout.fileno()) as log:
+    with LineLog(sys.stdout) as lines:
+        log = None if how.quiet else lines.write
         run(service.guard(address, log, how.allow_origin, how.root_path), listener)
 
 
