@@ -33,13 +33,15 @@ _UNSURE = 0.5
 class Printer:
     """Prints results, and counts them and the errors.
 
-    It leaves out the texts of readings with too little confidence.
+    It leaves out the texts of readings with too little confidence. options: which those are, and
+    whether results of sums are printed.
     """
 
-    def __init__(self, as_json: bool, min_confidence: float, decoder: "Decoder") -> None:
+    def __init__(self, as_json: bool, options: ReadingOptions, decoder: "Decoder") -> None:
         from captcha_ocr.inference.traits import Tally
 
-        self.as_json, self.min_confidence, self.decoder = as_json, min_confidence, decoder
+        self.as_json, self.decoder = as_json, decoder
+        self.min_confidence, self.solve_sums = options.min_confidence, options.solve_sums
         self.total = self.unread = self.unsure = self.failed = 0
         self.models: Counter[str] = Counter()
         self.tally = Tally(decoder.characters)
@@ -77,8 +79,9 @@ class Printer:
                 self.print_error(path, result)
             else:
                 text = result.text if self.accepts(path, result) else ""
-                rows.append((path, text, result.confidence))
-        table = readings_to_csv(rows)
+                more = self._columns_beside(result) if text else [""] * self.solve_sums
+                rows.append((path, text, result.confidence, *more))
+        table = readings_to_csv(rows, ["result"] * self.solve_sums)
         if out is None:
             click.echo(table, nl=False)
             return
@@ -90,13 +93,21 @@ class Printer:
         """Print one reading, without its text unless it is accepted."""
         if not self.as_json:
             text = reading.text if accepted else ""
-            click.echo(f"{escape(path)}\t{text}\t{reading.confidence:.4f}")
+            beside = self._columns_beside(reading) if accepted else [""] * self.solve_sums
+            click.echo("\t".join([escape(path), text, f"{reading.confidence:.4f}", *beside]))
             return
         row: dict[str, Any] = {"path": path, "text": None, "confidence": reading.confidence}
         row |= {"characters": None, "model": reading.model or None}
         if accepted:
             row |= {"text": reading.text, "characters": list(map(asdict, reading.characters))}
+        if self.solve_sums:
+            row["result"] = reading.result if accepted else None
         click.echo(json.dumps(row, ensure_ascii=False))
+
+    def _columns_beside(self, reading: "Reading") -> list[str]:
+        """Return the columns after the confidence: the result of a sum, if results are wanted."""
+        result = "" if reading.result is None else str(reading.result)
+        return [result] if self.solve_sums else []
 
     def print_error(self, path: str, error: ImageError) -> None:
         """Print an error, in plain output to stderr."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from captcha_ocr.charset import resolve_alphabet, split_characters, visual_order
 from captcha_ocr.errors import check
+from captcha_ocr.inference.sums import evaluate
 from captcha_ocr.options.model import Lengths, ModelConfig
 
 _SHIFT_RATIO = 4.0  # how much more probable than a shift a neighbour must be to be a substitute
@@ -60,6 +61,11 @@ class Reading:
 
     def __repr__(self) -> str:
         return f"<Reading {self.text!r}, confidence {self.confidence:.4f}>"
+
+    @property
+    def result(self) -> int | None:
+        """The result if the text is a sum: 11 of `3+8=?`; None for any other text."""
+        return evaluate(self.text)
 
 
 def allowed_classes(

@@ -126,6 +126,7 @@ class ReadingOptions(Options):
     min_confidence: float = option(
         0.0, "Print no text below this confidence.", at_least=0, at_most=1
     )
+    solve_sums: bool = option(False, "Print the result of a sum, too: 11 of 3+8=?.")
     engine: EngineName = engine_option()
     max_bytes: int = max_bytes_option()
     device: str = device_option()

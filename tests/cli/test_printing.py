@@ -1,3 +1,4 @@
+import json
 import shlex
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ from captcha_ocr.data.labels import Label, read_labels
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.decoding import Decoder, Reading
 from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
+from captcha_ocr.options.shared import ReadingOptions
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
@@ -33,13 +35,36 @@ SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 )
 def test_a_written_table_is_read_back_to_the_same_texts(tmp_path, capsysbinary, name, text):
     reading = Reading(text, 0.5)
-    printer = Printer(False, 0.0, Decoder(read_model_config(PRETRAINED)))
+    printer = Printer(False, ReadingOptions(), Decoder(read_model_config(PRETRAINED)))
     printer.print_table([(name, reading)], tmp_path / "codes.csv")
     printer.print_table([(name, reading)])
     assert (printer.total, printer.failed) == (2, 0)
     (tmp_path / "printed.csv").write_bytes(capsysbinary.readouterr().out)
     for table in ("codes.csv", "printed.csv"):
         assert read_labels(tmp_path / table) == ([Label(name, text)], {})
+
+
+@pytest.mark.parametrize(
+    ("text", "confidence", "line", "row", "result"),
+    [
+        ("3+8=?", 0.9, "a.png\t3+8=?\t0.9000\t11", "a.png,3+8=?,0.9000,11", 11),
+        ("1-2", 0.9, "a.png\t1-2\t0.9000\t-1", "a.png,1-2,0.9000,-1", -1),
+        ("AB12", 0.9, "a.png\tAB12\t0.9000\t", "a.png,AB12,0.9000,", None),
+        ("3+8", 0.1, "a.png\t\t0.1000\t", "a.png,,0.1000,", None),
+    ],
+)
+def test_the_result_of_a_sum_stands_beside_its_text(capsys, text, confidence, line, row, result):
+    options = ReadingOptions(solve_sums=True, min_confidence=0.5)
+    decoder, results = (
+        Decoder(read_model_config(PRETRAINED)),
+        [("a.png", Reading(text, confidence))],
+    )
+    Printer(False, options, decoder).print_all(results)
+    assert capsys.readouterr().out == f"{line}\n"
+    Printer(True, options, decoder).print_all(results)
+    assert json.loads(capsys.readouterr().out)["result"] == result
+    Printer(False, options, decoder).print_table(results)
+    assert capsys.readouterr().out == f"filename,text,confidence,result\n{row}\n"
 
 
 def test_eval_says_what_a_folder_has_in_common_unless_that_alone_is_read(tmp_path):

@@ -92,7 +92,7 @@ class _ExportCommand(Options):
 @takes(_EvalCommand)
 @takes(ReportOptions, "as_json")
 @takes(ReadingOptions, "charset", "lengths", "fold_case", section=_READING)
-@takes(ReadingOptions, "min_confidence", "max_bytes", section=_READING)
+@takes(ReadingOptions, "solve_sums", "min_confidence", "max_bytes", section=_READING)
 @takes(ReadingOptions, "engine", "device", "threads", section=_COMPUTING)
 @takes(ReportOptions, "quiet", section=_COMPUTING)
 def evaluate(paths: tuple[str, ...], given: Given) -> None:
@@ -120,7 +120,7 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
         reader: Recognizer | TwoReaders = recognizer
         if options.second is not None:
             reader = _add_second(recognizer, options.second, paths, sources, reading)
-        printer = Printer(output.as_json, reading.min_confidence, reader.decoder)
+        printer = Printer(output.as_json, reading, reader.decoder)
         # Results that are printed as they come to the terminal show the progress themselves.
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
         hidden = output.quiet or (is_terminal and not as_csv and labels is None)

@@ -176,11 +176,17 @@ def to_csv(rows: Iterable[Sequence[object]]) -> str:
     return stream.getvalue()
 
 
-def readings_to_csv(readings: Iterable[tuple[str, str, float]]) -> str:
-    """Return file names, texts and confidences as CSV, the least confident first."""
+def readings_to_csv(readings: Iterable[tuple[Any, ...]], more: Iterable[str] = ()) -> str:
+    """Return file names, texts and confidences as CSV, the least confident first.
+
+    more: the names of further columns.
+    """
     rows = sorted(readings, key=lambda row: row[2])
-    lines = ((path, mark_text(text), f"{confidence:.4f}") for path, text, confidence in rows)
-    return to_csv([("filename", "text", "confidence"), *lines])
+    lines = (
+        (path, mark_text(text), f"{confidence:.4f}", *others)
+        for path, text, confidence, *others in rows
+    )
+    return to_csv([("filename", "text", "confidence", *more), *lines])
 
 
 def mark_text(text: str) -> str:
