@@ -27,6 +27,16 @@ NAMED_ALPHABETS = {
     # Without 0 O, 1 I L: the pairs that people and networks confuse most often.
     "no-lookalikes": "ABCDEFGHJKMNPQRSTUVWXYZ23456789",
 }
+# Words that people write for one: what to write instead
+_MEANT = {
+    **dict.fromkeys(("num", "number", "numbers", "numeric", "numerals"), "digits"),
+    **dict.fromkeys(("letters", "alphabet", "alphabetic"), "A-Za-z"),
+    **{"alphanumeric": "alnum", "uppercase": "upper", "lowercase": "lower"},
+    **{"hex": "0-9a-f", "hexadecimal": "0-9a-f"},
+    **dict(zip(NAMED_ALPHABETS, NAMED_ALPHABETS, strict=True)),
+}
+_MAY_BE_WORD, _IS_NEAR = re.compile("[A-Za-z _-]{3,20}"), 0.75
+_RANGE = re.compile(r"([^\W_])-([^\W_])")
 # Characters that look nearly the same once a glyph is cropped and stretched: a score counts them
 # separately.
 LOOKALIKES = ("0Oo", "1Il|", "Cc", "Kk", "Pp", "Ss", "Uu", "Vv", "Ww", "Xx", "Zz")
@@ -232,10 +242,44 @@ def _to_case(character: str, case: Literal["lower", "upper"]) -> str:
 
 
 def resolve_alphabet(name_or_characters: str) -> str:
-    """Return the characters of a named alphabet (`digits`, `upper-alnum`, …), or the argument
-    itself.
+    """Return the characters of a named alphabet (`digits`, `upper-alnum`, …), or those that the
+    argument lists, in ranges such as a-z, too.
+
+    A minus stands for itself at the ends and beside signs. UsageError for what seems to be a name
+    or a range, and is none.
     """
-    return NAMED_ALPHABETS.get(name_or_characters, unicodedata.normalize("NFC", name_or_characters))
+    if name_or_characters in NAMED_ALPHABETS:
+        return NAMED_ALPHABETS[name_or_characters]
+    may_be_word = _MAY_BE_WORD.fullmatch(name_or_characters)
+    if may_be_word and "".join(sorted(name_or_characters)) != name_or_characters:
+        _check_is_no_name(name_or_characters)
+    return _RANGE.sub(_expand_range, unicodedata.normalize("NFC", name_or_characters))
+
+
+def _check_is_no_name(characters: str) -> None:
+    """Refuse characters that spell nearly the name of an alphabet."""
+    from difflib import get_close_matches  # nearly no command needs it
+
+    near = get_close_matches(characters.casefold(), _MEANT, 1, _IS_NEAR)
+    meant = _MEANT[near[0]] if near else ""
+    check(
+        not near,
+        f"there is no alphabet {characters!r}; did you mean {meant}? If you mean the characters "
+        f"themselves, write them in order: {''.join(sorted(characters))}",
+    )
+
+
+def _expand_range(match: re.Match[str]) -> str:
+    """Return the characters of a range such as a-z."""
+    first, last = map(ord, match.groups())
+    characters = "".join(map(chr, range(first, last + 1)))
+    kinds = set(map(unicodedata.category, characters))
+    check(
+        len(kinds) == 1,
+        f"{match[0]} is no range of characters of one kind, such as A-Z, a-z or 0-9; "
+        "a minus that is meant stands at an end of the alphabet",
+    )
+    return characters
 
 
 def find_charset(

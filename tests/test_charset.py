@@ -33,6 +33,38 @@ def test_every_text_comes_back_from_its_class_ids(name):
     assert decode(charset, charset.encode([characters])) == [characters]
 
 
+@pytest.mark.parametrize(
+    ("given", "characters"),
+    [
+        *(("a-f", "abcdef"), ("0-9", "0123456789"), ("A-C0-2", "ABC012"), ("x-zX-Z", "xyzXYZ")),
+        *(("а-г", "абвг"), ("α-γ", "αβγ"), ("一-丂", "一丁丂"), ("2-46-8", "234678"), ("a-a", "a")),
+        *(("0-2+-", "012+-"), ("-0-2", "-012"), ("+-*/", "+-*/"), ("a-c-", "abc-"), ("_-b", "_-b")),
+        *(("bemnrsu", "bemnrsu"), ("qwerty", "qwerty"), ("abcABC", "abcABC"), ("", "")),
+    ],
+)
+def test_ranges_stand_for_their_characters_and_a_minus_elsewhere_for_itself(given, characters):
+    assert resolve_alphabet(given) == characters
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        *(("numbers", "digits"), ("digitz", "digits"), ("Digits", "digits"), ("numeric", "digits")),
+        *(("alphanumeric", "alnum"), ("ALNUM", "alnum"), ("lowercase", "lower"), ("uper", "upper")),
+        *(("upper_alnum", "upper-alnum"), ("letters", "A-Za-z"), ("hex", "0-9a-f")),
+    ],
+)
+def test_a_mistyped_name_is_refused_with_the_name_that_is_meant(given, meant):
+    with pytest.raises(UsageError, match=naming(repr(given), f"mean {meant}?")):
+        resolve_alphabet(given)
+
+
+@pytest.mark.parametrize("given", ["z-a", "9-0", "A-z", "a-Z", "0-z", "9-A", "à-ÿ"])
+def test_what_is_no_range_is_refused(given):
+    with pytest.raises(UsageError, match=naming(given)):
+        resolve_alphabet(f"{given}.")
+
+
 def test_a_class_id_is_a_position_in_the_alphabet_or_its_length_after_the_end():
     assert Charset("XYZ").encode(["ZX"]).dtype == np.int16
     assert Charset("XYZ").encode(["ZX", "XYZ"], 4).tolist() == [[2, 0, 3, 3], [0, 1, 2, 3]]

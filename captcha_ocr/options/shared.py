@@ -48,7 +48,7 @@ def _check_alphabet(name_or_characters: str) -> str:
 charset_option = partial(
     option,
     default=None,
-    help_text=f"Characters, or one of {', '.join(NAMED_ALPHABETS)}.",
+    help_text=f"Characters, also ranges such as A-Z0-9, or one of {', '.join(NAMED_ALPHABETS)}.",
     parse=_check_alphabet,
 )
 lengths_option = partial(option, None, flag="--length", metavar="N|N-M")
@@ -119,7 +119,7 @@ class ReadingOptions(Options):
         path="model",
     )
     charset: str | None = charset_option(
-        help_text="Read only these characters, or those of this named alphabet."
+        help_text="Read only these characters, such as A-Z0-9, or those of this named alphabet."
     )
     lengths: Lengths | None = lengths_option("Read only texts with this many characters.")
     fold_case: bool = option(False, "Read both cases of a letter as one.")

@@ -116,6 +116,8 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
     folder = find_model_folder(reading.model_folder or default_model())
     with _open_recognizer(folder, reading) as recognizer:
         note(f"model      {describe_model(folder)}\ndevice     {recognizer.engine}")
+        if reading.charset is not None:
+            note(f"alphabet   {recognizer.decoder.alphabet}")
         sources = list(_expand(paths))
         reader: Recognizer | TwoReaders = recognizer
         if options.second is not None:

@@ -4,7 +4,6 @@ import difflib
 import json
 import os
 import random
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -321,11 +320,6 @@ def _parse_charset(charset: Any, name: str) -> str:
         isinstance(charset, str) and charset != "",
         f"{name}: text.charset must be characters or one of {named}",
     )
-    span = re.search("[0-9]-[0-9]|[A-Z]-[A-Z]|[a-z]-[a-z]", charset)
-    if span is not None and charset not in NAMED_ALPHABETS:
-        raise UsageError(
-            f"{name}: text.charset: {span[0]} is not a range; list the characters, or name {named}"
-        )
     try:
         characters = Charset(resolve_alphabet(charset)).characters
     except UsageError as error:
