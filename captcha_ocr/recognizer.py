@@ -255,8 +255,9 @@ class Recognizer:
         ImageError if one cannot be read.
 
         An image is a path, an open file, its bytes, base64 of these, also as a `data:` URI or
-        escaped, a PIL image, or an array (H, W), (H, W, 3) or (H, W, 4) uint8, of any size. A list
-        gives a list, an iterator gives an iterator.
+        escaped, a PIL image, or an array (H, W), (H, W, 3) or (H, W, 4) of any size, in the order
+        RGB: `cv2.imread` gives BGR, so pass `image[..., ::-1]`. A list gives a list, an iterator
+        gives an iterator.
 
             reading = recognizer.predict(open("image.png", "rb").read())
             print(reading.text, reading.confidence, [c.runner_up for c in reading.characters])

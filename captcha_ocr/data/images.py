@@ -58,6 +58,7 @@ _GREY_SUFFICES = 0.5  # of the contrast, in 95 % of the images
 # Of each format
 _BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR", b"SUkqA", b"TU0AK")
 _COMMON = 0.2  # of the images; and of a side, the difference that shows
+_CHANNELS = (1, 2, 3, 4)  # of an array; 2 and 4: the last is alpha
 _MAX_SAMPLED = 100_000  # pixels, by which the background of transparent ones is chosen
 _ANIMATED, _MAX_FRAMES = ("GIF", "PNG", "WEBP"), 100
 _BESIDE_BASE64 = b" \t\r\n\\\"'();,"  # around a `data:` URI in a page
@@ -66,6 +67,7 @@ _FROM_URL_ALPHABET = bytes.maketrans(b"-_", b"+/")  # the alphabet that URLs hav
 _LONGEST_HEAD = 200  # characters before the image in a `data:` URI
 # Of JSON, and what they are in a URL or as they are
 _ESCAPES = {rb"\\+u00": b"%", rb"\\+[nrt]": b"\n", rb"\\+/": b"/"}
+_ADDRESS = re.compile("(https?|ftp):/", re.IGNORECASE)
 _LEAST_BASE64 = 50  # characters; no image file is smaller
 _LONGEST_NAME = 200  # characters of a path in a message
 _UNREADABLE = {  # what is wrong, by the number of the error
@@ -95,8 +97,8 @@ def to_array(source: ImageSource, size: InputSize, max_bytes: int = MAX_BYTES) -
 
     Transparent pixels turn white, or black where the text would vanish on white. 16-bit grey is
     scaled to 8 bits, the EXIF orientation is applied, and the frame of an animation with the most
-    contrast is used. An array is (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) uint8. A file of more
-    than `max_bytes` is refused; sanitize.py has other limits.
+    contrast is used. An array is (H, W), (H, W, 3) or (H, W, 4), in the order RGB, of 0 to 255, or
+    of float or bool. A file of more than `max_bytes` is refused; sanitize.py has other limits.
     """
     return fit_to_input(open_image(source, max_bytes), size)
 
@@ -299,6 +301,10 @@ def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> by
             return stream.read(max_bytes + 1) or b""
     except OSError as error:
         reason = _UNREADABLE.get(error.errno or 0, error.strerror)
+        if _ADDRESS.match(os.fspath(source)):
+            reason = (
+                "an address; captcha-ocr talks to no website: save the image, and read the file"
+            )
         raise ImageError(reason or str(error)) from None
     except ValueError as error:  # a NUL in the path
         raise ImageError(str(error)) from None
@@ -377,16 +383,26 @@ def _translate_errors(what: str = "damaged image") -> Iterator[None]:
 
 
 def _convert_array(pixels: np.ndarray) -> Image.Image:
+    what, kind = f"{pixels.shape} {pixels.dtype}", pixels.dtype.kind
+    if pixels.ndim == 3 and pixels.shape[0] in _CHANNELS and pixels.shape[2] not in _CHANNELS:
+        pixels = pixels.transpose(1, 2, 0)
     if pixels.shape[2:] == (1,):
         pixels = pixels[:, :, 0]
     has_sides = pixels.ndim > 1 and 0 not in pixels.shape
+    is_image = has_sides and pixels.shape[2:] in ((), *zip(_CHANNELS, strict=True))
+    most = {"b": 1, "f": 1, "u": 65535, "i": 65535}.get(kind)
     check(
-        has_sides and pixels.shape[2:] in ((), (3,), (4,)) and pixels.dtype == np.uint8,
-        f"an array must be (H, W), (H, W, 3) or (H, W, 4) uint8, not {pixels.shape} {pixels.dtype}",
+        is_image and most is not None and 0 <= pixels.min() <= pixels.max() <= most,
+        "an array must be (H, W), (H, W, 3) or (H, W, 4), of whole numbers from 0 to 255, or of "
+        f"float from 0 to 1, not {what}",
         ImageError,
     )
     check_sides(pixels.shape[1], pixels.shape[0])
-    return Image.fromarray(pixels)
+    if most == 1:
+        pixels = np.rint(pixels * 255.0)
+    elif pixels.max() > 255:
+        pixels = pixels // 257  # 16 bits
+    return Image.fromarray(pixels.astype(np.uint8))
 
 
 def encode_png(image: Image.Image) -> bytes:
@@ -402,14 +418,14 @@ def flatten(image: Image.Image, mode: str) -> Image.Image:
     """
     with _translate_errors(f"an image of mode {image.mode} that is not read"):
         if image.mode.startswith("I"):
-            # Pillow's own conversion clips at 255. A 16-bit file is "I;16…" or "I", which may also
-            # hold 8 bits.
-            wide = np.asarray(image).clip(0, 65535)
-            is_8_bit = image.mode == "I" and wide.max() <= 255
-            image = Image.fromarray((wide if is_8_bit else wide // 257).astype(np.uint8))
+            image = _convert_array(np.asarray(image).clip(0, 65535))  # Pillow's own clips at 255
         if image.has_transparency_data:
             background = Image.new("RGBA", image.size, _choose_background(image))
-            image = Image.alpha_composite(background, image.convert("RGBA"))
+            image = image.convert("RGBA")
+            is_hidden = image.getchannel("A").getextrema() == (0, 0)
+            if is_hidden and _measure_contrast(image.convert("RGB")) > 0:
+                image.putalpha(255)  # some programs forget to set it
+            image = Image.alpha_composite(background, image)
         return image if image.mode == mode else image.convert(mode)
 
 

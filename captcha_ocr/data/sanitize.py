@@ -26,6 +26,7 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from captcha_ocr.errors import ImageError, check
 from captcha_ocr.options.shared import MAX_AREA
+from captcha_ocr.system.files import GIT_LFS, NO_LFS_FILE
 
 _MAX_SIDE = 4096
 START = 16  # bytes that tell the kind of a file
@@ -79,6 +80,7 @@ def open_sanitized(data: bytes) -> tuple[Iterator[ImageFile], int]:
             return (image_file(io.BytesIO(file)) for file in files), read_orientation(exif)
     if data[:5].lower() == b"data:":
         raise ImageError("a data: URI that holds no image in base64")
+    check(not data.startswith(GIT_LFS), NO_LFS_FILE, ImageError)
     raise ImageError("not a PNG, JPEG, GIF, BMP, WEBP or TIFF image" if data else "an empty file")
 
 

@@ -141,9 +141,10 @@ class Decoder:
         """Tell whether these may be the logits of so many images."""
         shape = (images, *self.allowed.shape)
         if self.config.reads_columns:
-            shape = (images, *logits.shape[1:2], self.config.classes)
+            columns = np.minimum(logits.shape[1:2], self.config.size.width)
+            shape = (images, *columns, self.config.classes)
         is_right = logits.shape == shape and logits.dtype == np.float32
-        return is_right and bool(np.isfinite(logits).all())
+        return is_right and logits.size > 0 and bool(np.isfinite(logits).all())
 
     def read(self, logits: np.ndarray) -> list[Reading]:
         """Return the readings of logits, (B, L, K) float32, of columns (B, columns, K) if the model

@@ -25,6 +25,7 @@ CONFIG_FILE, WEIGHTS_FILE, ONNX_FILE, CARD_FILE = (
 OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # in a checkpoint
 _HASHED_FILES = {WEIGHTS_FILE, ONNX_FILE, OPTIMIZER_FILE, STATE_FILE}
 _MODEL_FORMAT, _MODEL_VERSION = "captcha-ocr model", 3
+_MAX_CONFIG_BYTES = 4_000_000  # the largest alphabet takes a tenth of it
 PRETRAINED = Path(__file__).parent.parent / "pretrained"  # the model that comes with the package
 PRETRAINED_NAME = "pretrained"  # what options and CAPTCHA_OCR_MODEL call it
 MODEL_VARIABLE = "CAPTCHA_OCR_MODEL"
@@ -122,6 +123,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     UsageError if there is no model, DamagedError if the file is damaged.
     """
     training, path = Command("train"), folder / CONFIG_FILE
+    archive = next(filter(Path.is_file, folder.parents), None)
+    check(archive is None, f"{archive} is no folder; unpack it, since models are read from files")
     if not folder.exists():
         raise UsageError(f"there is no folder {folder}", Advice("train a model with", training))
     if not path.exists():
@@ -129,7 +132,7 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{folder} is not a model folder (it has no {CONFIG_FILE})",
             Advice("make one with", training),
         )
-    document = read_sealed(path, _MODEL_FORMAT, _MODEL_VERSION)
+    document = read_sealed(path, _MODEL_FORMAT, _MODEL_VERSION, _MAX_CONFIG_BYTES)
     files = document.get("files")
     is_whole = (
         isinstance(files, dict)

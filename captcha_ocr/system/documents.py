@@ -67,12 +67,14 @@ def _nests_deeper(value: Any, levels: int) -> bool:
     return levels == 0 or any(_nests_deeper(part, levels - 1) for part in parts)
 
 
-def read_sealed(path: Path, file_format: str, version: int) -> dict[str, Any]:
+def read_sealed(
+    path: Path, file_format: str, version: int, max_bytes: int = _MAX_DOCUMENT_BYTES
+) -> dict[str, Any]:
     """Read a sealed JSON object.
 
     DamagedError unless it has this format and version and no byte has changed.
     """
-    data = read_whole(path, _MAX_DOCUMENT_BYTES)
+    data = read_whole(path, max_bytes)
     document = parse_json(path, data)
     check(document.get("format") == file_format, f"{path} is not a {file_format}", DamagedError)
     try:

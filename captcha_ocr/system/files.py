@@ -7,6 +7,7 @@ import itertools
 import os
 import shutil
 import stat
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -14,8 +15,15 @@ from typing import BinaryIO
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError, check
 
 TEMPORARY, LOCK_FILE = ".captcha-ocr.tmp", ".captcha-ocr.lock"
+GIT_LFS = b"version https://git-lfs."  # how a pointer begins that stands for a file
+NO_LFS_FILE = "a pointer of Git LFS, not the file itself; run: git lfs pull"
 _MAX_FILE_BYTES = 2**32  # of a file that captcha-ocr wrote, if no closer limit is known
 MAX_TEXT_BYTES = 2**30  # of a text file that people hand in
+MAX_TOML_BYTES = 2**16  # whose parser takes 3 s for the worst; people write some kB
+_NO_FILE = "not a regular file; captcha-ocr eval - reads an image from standard input"
+# Nobody can write here, so no lock is needed, and an attempt to write raises its own error; or the
+# file system has no locks, as NFS without its lock service.
+_WITHOUT_LOCK = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.EOPNOTSUPP}
 _ENCODINGS = {  # byte-order mark -> encoding; the mark of UTF-32 begins as that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -55,7 +63,8 @@ def write_in_turn(files: Sequence[tuple[Path, bytes]], durable: bool = True) -> 
     try:
         with room_for(first, size):
             for temporary, (_, data) in zip(staged, files, strict=True):
-                with open(temporary, "wb") as stream:
+                temporary.unlink(missing_ok=True)
+                with open(temporary, "xb") as stream:  # never through a link
                     stream.write(data)
                     stream.flush()
                     if durable:
@@ -105,7 +114,7 @@ def room_for(path: Path, size: int) -> Iterator[None]:
 def writing_to(folder: Path) -> Iterator[None]:
     """Create `folder` and lock it against other captcha-ocr processes.
 
-    CaptchaOcrError if one is writing to it.
+    CaptchaOcrError if one is writing to it. A file system without locks is written to without one.
 
     First remove what a killed process left half written; at the end remove the folder if it is
     empty.
@@ -119,16 +128,16 @@ def writing_to(folder: Path) -> Iterator[None]:
         raise UsageError(f"{folder} is not a folder; choose another `out`") from None
     lock = FileLock(folder / LOCK_FILE, timeout=0)
     try:
-        lock.acquire()
+        with warnings.catch_warnings(action="ignore"):  # that another kind of lock is taken
+            lock.acquire()
     except Timeout:
         raise CaptchaOcrError(
             f"another captcha-ocr is writing to {folder}; "
             "wait until it ends, or choose another folder"
         ) from None
     except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if error.errno not in _WITHOUT_LOCK:
             raise
-        # Nobody can write here, so no lock is needed; an attempt to write raises its own error
         yield
         return
     try:
@@ -168,11 +177,13 @@ def read_whole(
         with open_regular(path) as stream:
             size = os.fstat(stream.fileno()).st_size
             check(size <= max_bytes, f"{path} has more than {max_bytes:,} bytes", error)
-            return stream.read() or b""
+            data = stream.read() or b""
     except FileNotFoundError:
         raise error(f"{path} is missing") from None
     except OSError as failure:
         raise error(f"{path} cannot be read: {failure.strerror or failure}") from None
+    check(not data.startswith(GIT_LFS), f"{path} is {NO_LFS_FILE}", error)
+    return data
 
 
 @contextlib.contextmanager
@@ -184,7 +195,7 @@ def open_regular(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         path, "rb", opener=lambda file, flags: os.open(file, flags | without_waiting)
     ) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
+            raise OSError(errno.EINVAL, _NO_FILE)
         yield stream
 
 
@@ -242,12 +253,12 @@ def detect_encoding(start: bytes, default: str = "utf-8") -> str:
     return next(encodings, default)
 
 
-def read_text(path: str | os.PathLike[str]) -> str:
+def read_text(path: str | os.PathLike[str], max_bytes: int = MAX_TEXT_BYTES) -> str:
     """Read a text file in UTF-8, or in the encoding of its byte-order mark.
 
-    UsageError for any other file, and for one of more than 1 GiB.
+    UsageError for any other file, and for a larger one.
     """
-    data = read_whole(path, MAX_TEXT_BYTES, UsageError)
+    data = read_whole(path, max_bytes, UsageError)
     try:
         text = data.decode(detect_encoding(data))
     except UnicodeDecodeError as error:

@@ -135,6 +135,37 @@ def test_other_pixels_keep_their_share_of_colour():
     assert to_array(palette_image(1, transparency=0), COLOUR)[:, 0, 0].tolist() == [255, 0, 0]
 
 
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_alpha_that_is_zero_everywhere_is_no_alpha(mode):
+    image = Image.fromarray(PICTURE).convert(mode)
+    image.putalpha(0)
+    for source in (image, in_format(image), np.asarray(image)):
+        assert np.array_equal(to_array(source, GREY)[0], PICTURE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(lambda p: p.astype(np.int64), lambda p: p.astype(np.uint16)),
+        *(lambda p: p.astype(np.uint16) * 257, lambda p: p.astype(np.int32) * 257),
+        *(lambda p: p / 255, lambda p: (p / 255).astype(np.float32), lambda p: p > 60),
+        *(lambda p: p[None], lambda p: p[..., None], lambda p: np.stack([p, p, p])),
+        *(lambda p: np.stack([p, p * 0 + 255], -1), lambda p: np.stack([p] * 3, -1)[..., ::-1]),
+        lambda p: np.stack([p, p, p, p * 0 + 255]),
+    ],
+)
+def test_an_array_of_other_numbers_or_axes_is_read_as_the_image(change):
+    pixels = np.where(PICTURE > 60, 255, 0).astype(np.uint8)
+    assert np.array_equal(to_array(change(pixels), GREY)[0], pixels)
+
+
+@pytest.mark.parametrize("factor", [1, 257])
+def test_a_16_bit_file_may_hold_8_bits(factor):
+    wide = Image.fromarray(PICTURE.astype(np.uint16) * factor)
+    assert np.array_equal(to_array(in_format(wide), GREY)[0], PICTURE)
+    assert np.array_equal(to_array(in_format(wide, "TIFF"), GREY)[0], PICTURE)
+
+
 def test_16_bit_grey_is_scaled_and_not_clipped():
     grey = np.arange(128, dtype=np.uint8).reshape(1, 8, 16) * 2
     wide = Image.fromarray(grey[0].astype(np.uint16) * 257)
@@ -359,9 +390,10 @@ URIS = [
     *("data:", "data:image/png;base64,", "DATA:,", b"data:image/png;base64,"),
 ]
 SHAPES = [
-    *(((8, 16), "f4"), ((8, 16), "u2"), ((16,), "u1")),
-    *(((8, 16, 2), "u1"), ((3, 8, 16), "u1"), ((0, 16), "u1")),
+    *(((8, 16), "c8"), ((8, 16), "U1"), ((16,), "u1"), ((), "u1")),
+    *(((8, 16, 5), "u1"), ((2, 3, 8, 16), "u1"), ((0, 16), "u1")),
 ]
+TOO_LARGE = [np.full((8, 16), value) for value in (-1, 65536, -0.1, 1.5, 128.0, np.nan, np.inf)]
 
 
 def halved(image_format):
@@ -389,6 +421,14 @@ def halved(image_format):
         (in_format(Image.fromarray(PICTURE), "PPM"), ImageError, "PNG, JPEG"),
         *((uri, ImageError, "data: URI") for uri in URIS),
         *((np.zeros(*shape), ImageError, re.escape(str(shape[0]))) for shape in SHAPES),
+        *((array, ImageError, f"0 to 1.*{array.dtype}") for array in TOO_LARGE),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:6f\n",
+            ImageError,
+            "git lfs pull",
+        ),
+        *((f"{scheme}://a.b/c.png", ImageError, "website") for scheme in ("https", "HTTP", "ftp")),
+        (Path("https://a.b/c.png"), ImageError, "website"),
         *((Image.new(mode, (8, 8)), ImageError, mode) for mode in ("LAB", "La")),
         # Pillow refuses to open half a WEBP
         *((halved(name), ImageError, "damaged") for name in ("PNG", "JPEG", "GIF", "BMP")),

@@ -39,6 +39,16 @@ def test_a_text_is_the_likeliest_of_the_lengths_and_the_alphabet(rows, charset, 
     assert read(rows, charset, lengths).text == text
 
 
+@pytest.mark.parametrize("step", [None, 8])
+@pytest.mark.parametrize("shape", [(), (2,), (2, 0, 3), (2, 49, 3), (2, 3, 4), (1, 3, 3)])
+def test_logits_of_another_shape_do_not_fit(step, shape):
+    network = NetworkConfig(pool="columns" if step else "global")
+    decoder = Decoder(replace(CONFIG, size=InputSize(8, 48, 1, step), network=network))
+    assert decoder.fits(np.zeros((2, 3, 3), np.float32), 2)
+    assert not decoder.fits(np.zeros(shape, np.float32), 2)
+    assert not decoder.fits(np.full((2, 3, 3), np.nan, np.float32), 2)
+
+
 def test_the_confidence_includes_the_end_of_the_text_and_nothing_after_it():
     end = np.exp(9) / (np.exp(9) + 2)
     first = np.exp(9) / (np.exp(9) + 1)  # the first place cannot be empty

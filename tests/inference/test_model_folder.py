@@ -1,8 +1,12 @@
-from conftest import contents
+import pytest
+from conftest import contents, naming
 
+from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.inference.model_folder import (
+    CONFIG_FILE,
     backup_path,
     find_model_folder,
+    read_config,
     restore_backup,
     swap_in,
 )
@@ -22,6 +26,27 @@ def test_a_best_model_that_stepped_aside_is_found_and_comes_back_unless_its_succ
     stepped_aside.mkdir()
     restore_backup(best)
     assert (best / "new").exists()
+
+
+@pytest.mark.parametrize("below", ["", "captcha_ocr/pretrained", "a/b/c/d"])
+def test_a_model_in_an_archive_is_to_be_unpacked(tmp_path, below):
+    archive = tmp_path / "libs.zip"
+    archive.touch()
+    with pytest.raises(UsageError, match=naming(str(archive), "" if not below else "unpack")):
+        read_config(archive / below)
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\nsize 1\n", "git lfs pull"),
+        (b" " * 4_000_001, "4,000,000"),
+    ],
+)
+def test_a_configuration_that_is_a_pointer_or_too_large_is_refused(tmp_path, content, named):
+    (tmp_path / CONFIG_FILE).write_bytes(content)
+    with pytest.raises(DamagedError, match=naming(CONFIG_FILE, named)):
+        read_config(tmp_path)
 
 
 def test_a_folder_that_is_put_in_place_replaces_a_folder_or_a_link_and_nothing_else(tmp_path):

@@ -189,11 +189,13 @@ def test_what_is_no_readable_file_is_refused_by_its_name():
     Path("folder").mkdir()
     Path("latin.toml").write_bytes(b"[text]\ncharset = '\xe9'\n")
     os.mkfifo("pipe.toml")
+    Path("deep.toml").write_text(".".join("a" * 40_000) + " = 1")
     Path("loop.toml").symlink_to("loop.toml")
     for name, names in {
         "folder": "directory",
         "latin.toml": "UTF-8 byte 18 0xe9",
         "pipe.toml": "regular",
+        "deep.toml": "deep.toml 65,536",
         "/dev/zero": "regular",
         "loop.toml": "no design",
         "gone.toml": "no design captcha wave",

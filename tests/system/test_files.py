@@ -1,17 +1,20 @@
 import errno
+import fcntl
 import os
 import re
 import subprocess
 import sys
 
 import pytest
-from conftest import contents
+from conftest import contents, naming
 
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.system.files import (
     LOCK_FILE,
     TEMPORARY,
     read_checked,
+    read_text,
+    read_whole,
     sha256,
     write_in_turn,
     writing_to,
@@ -74,6 +77,34 @@ def test_the_next_writer_takes_over_from_a_killed_one(tmp_path):
     with writing_to(tmp_path):
         assert names(tmp_path) == [LOCK_FILE, "mine.tmp"]
     assert names(tmp_path) == ["mine.tmp"]
+
+
+@pytest.mark.parametrize("name", ["ENOLCK", "EOPNOTSUPP", "ENOSYS"])
+def test_a_folder_is_written_to_where_the_file_system_has_no_locks(tmp_path, monkeypatch, name):
+    def refuse(*_):
+        raise OSError(getattr(errno, name), "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with writing_to(tmp_path / "new"):
+        write_in_turn([(tmp_path / "new" / "a", b"1")])
+    assert (tmp_path / "new" / "a").read_bytes() == b"1"
+
+
+@pytest.mark.parametrize("target", ["victim", "nothing", "folder"])
+def test_nothing_is_written_through_a_link(tmp_path, target):
+    (tmp_path / "victim").write_bytes(b"precious")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / f"a.0{TEMPORARY}").symlink_to(target)
+    write_in_turn([(tmp_path / "a", b"1")])
+    assert contents(tmp_path) == {"a": b"1", "victim": b"precious"}
+    assert not (tmp_path / "a").is_symlink()
+
+
+@pytest.mark.parametrize("read", [read_whole, read_text])
+def test_a_pointer_of_git_lfs_is_named(tmp_path, read):
+    (tmp_path / "a.csv").write_bytes(b"version https://git-lfs.github.com/spec/v1\nsize 9\n")
+    with pytest.raises(CaptchaOcrError, match=naming("a.csv", "git lfs pull")):
+        read(tmp_path / "a.csv")
 
 
 def test_a_broken_link_is_no_folder_to_write_to(tmp_path):

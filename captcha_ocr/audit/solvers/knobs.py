@@ -33,7 +33,7 @@ from captcha_ocr.data.labels import find_labels
 from captcha_ocr.errors import UsageError, check
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import counted, duration, say
-from captcha_ocr.system.files import sha256
+from captcha_ocr.system.files import MAX_TOML_BYTES, read_text, sha256
 
 _MOST_ALONE = 4  # knobs that are changed one at a time; more share a screening design
 _MOST_KNOBS = 8
@@ -74,7 +74,7 @@ def read_knobs(path: Path) -> dict[str, list[Any]]:
     UsageError that names the file.
     """
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
+        document = tomllib.loads(read_text(path, MAX_TOML_BYTES))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} is not a TOML file: {error}") from None
     table = document.get("knobs", {})

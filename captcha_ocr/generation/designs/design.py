@@ -31,7 +31,7 @@ from captcha_ocr.generation.operators.registry import (
 )
 from captcha_ocr.options.drawing import MAX_SIDE, MIN_SIDE, OFTEN
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.system.files import read_text
+from captcha_ocr.system.files import MAX_TOML_BYTES, read_text
 
 OPERATOR_MODULES = (glyphs, marks, whole_image)  # importing them fills OPERATORS
 _DESIGNS = files("captcha_ocr.generation.designs")
@@ -357,7 +357,7 @@ def read_document(name: str) -> dict[str, Any]:
         f"there is no design {name!r}: it is no file, and none of {in_words(design_names())}",
     )
     try:
-        return tomllib.loads(read_text(name))
+        return tomllib.loads(read_text(name, MAX_TOML_BYTES))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{name} is not a TOML file: {error}") from None
 
