@@ -13,9 +13,8 @@ import torch
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.options.training import Precision
 from captcha_ocr.system.console import counted
-from captcha_ocr.system.processors import available_workers
+from captcha_ocr.system.processors import available_workers, memory_limit
 
-_CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of Linux control groups: bytes, or `max`
 # A primitive is oneDNN's; of a "primitive descriptor", it is another error.
 _OUT_OF_MEMORY = re.compile(
     "out of memory|not enough memory|can't allocate memory|could not create a memory object"
@@ -152,10 +151,7 @@ def measure_memory(device: torch.device) -> int:
     if not hasattr(os, "sysconf"):
         return 2**34  # Windows: 16 GiB, for lack of a simple way to ask
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        return min(physical, int(_CONTAINER_LIMIT.read_text()))
-    except (OSError, ValueError):  # no container, or one without a limit
-        return physical
+    return min(physical, memory_limit() or physical)
 
 
 def free_memory(device: torch.device) -> int | None:

@@ -1,19 +1,24 @@
-"""The processors that this process may use, beside others and among those of a launcher.
+"""The processors and the memory that this process may use, beside others and among those of a
+launcher.
 
-The processor time that Linux control groups grant, such as to a container (docker --cpus, limits of
-Kubernetes), is in files. Version 2: https://docs.kernel.org/admin-guide/cgroup-v2.html, cpu.max.
-Version 1: https://docs.kernel.org/scheduler/sched-bwc.html, cpu.cfs_quota_us and cpu.cfs_period_us.
+What Linux control groups grant, such as to a container (docker --cpus --memory, limits of
+Kubernetes), is in files. Version 2: https://docs.kernel.org/admin-guide/cgroup-v2.html, cpu.max and
+memory.max. Version 1: https://docs.kernel.org/scheduler/sched-bwc.html, and
+https://docs.kernel.org/admin-guide/cgroup-v1/memory.html.
 """
 
 import math
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from captcha_ocr.errors import check
 
 _MEMBERSHIP, _MOUNT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-# The files with a limit, of version 2 and of version 1
-_LIMIT, _OLD_LIMIT = ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+_LimitFiles = tuple[tuple[str, ...], tuple[str, ...]]  # of version 2, and of version 1
+_QUOTA: _LimitFiles = ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+_MEMORY: _LimitFiles = ("memory.max",), ("memory.limit_in_bytes",)
 
 
 def available_workers() -> int:
@@ -31,29 +36,37 @@ def processor_quota(membership: Path = _MEMBERSHIP, mount: Path = _MOUNT) -> flo
 
     None if nothing limits it.
     """
-    try:
+    limits = _read_limits("cpu", _QUOTA, membership, mount)
+    quotas = (quota / period for quota, period in limits if quota > 0 and period > 0)
+    return min(quotas, default=None)
+
+
+def memory_limit(membership: Path = _MEMBERSHIP, mount: Path = _MOUNT) -> int | None:
+    """Return how many bytes of memory this process may use; None if nothing limits it."""
+    limits = _read_limits("memory", _MEMORY, membership, mount)
+    return min((limit for (limit,) in limits), default=None)
+
+
+def _read_limits(
+    controller: str, files: _LimitFiles, membership: Path, mount: Path
+) -> Iterator[list[int]]:
+    """Yield the numbers in the files with a limit, for each control group that has one.
+
+    A limit holds for the groups below it. In a container the path may be that of the host: then
+    only the root of the hierarchy is there.
+    """
+    lines: list[str] = []
+    with suppress(OSError):
         lines = membership.read_text().splitlines()
-    except OSError:
-        return None
-    limits = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if controllers == "" or "cpu" in controllers.split(","):
-            group = PurePosixPath(path.lstrip("/"))
-            hierarchy, names = (mount / "cpu", _OLD_LIMIT) if controllers else (mount, _LIMIT)
-            # A limit holds for the groups below it. In a container the path may be that of the
-            # host: then only the root of the hierarchy is there.
-            limits += [_read_limit(hierarchy / parent, names) for parent in (group, *group.parents)]
-    return min(filter(None, limits), default=None)
-
-
-def _read_limit(folder: Path, names: tuple[str, ...]) -> float | None:
-    """Return the limit in files of a control group; None if there is none ("max", or -1)."""
-    try:
-        quota, period = map(int, " ".join((folder / name).read_text() for name in names).split())
-    except (OSError, ValueError):
-        return None
-    return quota / period if quota > 0 and period > 0 else None
+        if controllers and controller not in controllers.split(","):
+            continue
+        group = PurePosixPath(path.lstrip("/"))
+        hierarchy, names = (mount / controller, files[1]) if controllers else (mount, files[0])
+        for folder in (hierarchy / parent for parent in (group, *group.parents)):
+            with suppress(OSError, ValueError):  # there is none, or it is "max"
+                yield [*map(int, " ".join((folder / name).read_text() for name in names).split())]
 
 
 def rank_and_world_size() -> tuple[int, int]:

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from captcha_ocr.system import processors
-from captcha_ocr.system.processors import available_workers, processor_quota
+from captcha_ocr.system.processors import available_workers, memory_limit, processor_quota
 
 HOST = "0::/user.slice/session-1.scope\n"
 OLD = "12:memory:/a\n4:cpu,cpuacct:/docker/0123\n1:name=systemd:/docker/0123\n0::/\n"
@@ -65,16 +65,43 @@ OLD = "12:memory:/a\n4:cpu,cpuacct:/docker/0123\n1:name=systemd:/docker/0123\n0:
 def test_the_quota_of_a_process_is_the_smallest_of_its_control_groups(
     tmp_path, membership, files, quota
 ):
-    (tmp_path / "membership").write_text(membership)
+    assert processor_quota(*write_groups(tmp_path, membership, files)) == quota
+
+
+def write_groups(folder, membership, files):
+    """Write what Linux says about control groups; return the paths of both parts."""
+    (folder / "membership").write_text(membership)
     for name, text in files.items():
-        file = tmp_path / "mount" / name
+        file = folder / "mount" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    assert processor_quota(tmp_path / "membership", tmp_path / "mount") == quota
+    return folder / "membership", folder / "mount"
 
 
-def test_a_system_without_control_groups_has_no_quota(tmp_path):
+@pytest.mark.parametrize(
+    ("membership", "files", "limit"),
+    [
+        ("0::/\n", {"memory.max": "2000000000\n"}, 2 * 10**9),  # docker --memory
+        ("0::/\n", {"memory.max": "max\n"}, None),
+        ("0::/\n", {}, None),
+        (HOST, {"user.slice/memory.max": "3000\n", "cpu.max": "100000 100000\n"}, 3000),
+        (HOST, {"user.slice/memory.max": "3000", "memory.max": "2000"}, 2000),
+        ("0::/kubepods/pod1\n", {"kubepods/pod1/memory.max": "7", "memory.max": "max"}, 7),
+        (OLD, {"memory/a/memory.limit_in_bytes": "5000\n"}, 5000),
+        (OLD, {"memory/memory.limit_in_bytes": "6000\n"}, 6000),  # docker, version 1
+        (OLD, {"memory/memory.limit_in_bytes": f"{2**63 - 4096}\n"}, 2**63 - 4096),  # none
+        ("3:cpu:/\n", {"memory/memory.limit_in_bytes": "6000\n"}, None),
+    ],
+)
+def test_the_memory_of_a_process_is_the_least_of_its_control_groups(
+    tmp_path, membership, files, limit
+):
+    assert memory_limit(*write_groups(tmp_path, membership, files)) == limit
+
+
+def test_a_system_without_control_groups_has_no_limits(tmp_path):
     assert processor_quota(tmp_path / "none", tmp_path) is None
+    assert memory_limit(tmp_path / "none", tmp_path) is None
 
 
 @pytest.mark.parametrize(
