@@ -1,14 +1,15 @@
 """The commands that read: eval, export."""
 
+import codecs
 import glob
-import io
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from itertools import tee
+from itertools import chain, tee
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 # The first line of a PNG as text; the other formats have a NUL in theirs.
 _PNG_LINES = ("\udc89PNG", "\x89PNG")
+_LINE_END = re.compile("\r\n|\r|\n")
+_MOST_AT_ONCE = 2**22  # bytes of paths; a pipe holds fewer
 _READING, _COMPUTING = "What is read", "Computing"  # headings in the help
 
 
@@ -131,7 +134,8 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
         elif not paths and sys.stdin.isatty() and not as_csv:
             _read_at_prompt(recognizer, printer)
         else:
-            results = _read_paths(reader, sources if paths else _expand(_lines_of_stdin()), hidden)
+            batches = [sources] if paths else map(_expand, _batches_of_stdin())
+            results = chain.from_iterable(_read_paths(reader, some, hidden) for some in batches)
             if as_csv:
                 printer.print_table(results, out)
             else:
@@ -185,22 +189,27 @@ def _add_second(
     return readers
 
 
-def _lines_of_stdin() -> Iterator[str]:
-    """Yield the paths on standard input, one a line, in the encoding of the terminal or of a
-    byte-order mark.
+def _batches_of_stdin() -> Iterator[list[str]]:
+    """Yield the paths on standard input, one a line: all that are there, then those that come.
+
+    They are in the encoding of the terminal or of a byte-order mark.
     """
-    if isinstance(sys.stdin, io.TextIOWrapper) and isinstance(sys.stdin.buffer, io.BufferedReader):
-        encoding = detect_encoding(sys.stdin.buffer.peek(4)[:4], sys.stdin.encoding)
-        sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape", newline=None)
-    for line in sys.stdin or ():
-        if "\0" in line or line.rstrip() in _PNG_LINES:
-            advice = Advice("to read an image from it", Command("eval", ("-",)))
-            raise UsageError("standard input holds no paths", advice)
-        path = line.rstrip("\r\n")
-        if not os.path.lexists(path):
-            path = path.strip().strip('"')  # Windows copies paths in quotes
-        if path:
-            yield path
+    data, rest, decoder = b"", "", None
+    while decoder is None or data:
+        data = sys.stdin.buffer.read1(_MOST_AT_ONCE)  # type: ignore[union-attr]
+        if decoder is None:
+            encoding = detect_encoding(data[:4], sys.stdin.encoding)
+            decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
+        *lines, rest = _LINE_END.split(rest + decoder.decode(data, final=not data))
+        yield list(filter(None, map(_clean_path, lines if data else [*lines, rest])))
+
+
+def _clean_path(line: str) -> str:
+    """Return the path in a line; UsageError if it is no text."""
+    if "\0" in line or line.rstrip() in _PNG_LINES:
+        advice = Advice("to read an image from it", Command("eval", ("-",)))
+        raise UsageError("standard input holds no paths", advice)
+    return line if os.path.lexists(line) else line.strip().strip('"')  # Windows copies quotes
 
 
 def _expand(paths: Iterable[str]) -> Iterator[str]:

@@ -265,6 +265,21 @@ def test_lists_of_paths_from_elsewhere_are_read(exported, some, encoding, monkey
     assert (leaving.value.code, rows) == (0, [str(some[0])] * 5)
 
 
+@pytest.mark.parametrize("option", ["--quiet", "--json"])
+def test_each_path_on_a_pipe_is_answered_as_it_comes(exported, some, option):
+    command = [*COMMAND, "eval", "--model", str(exported), option]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        for path, end in ((some[0], "\n"), (some[1], "\r\n"), (some[0], "\n")):
+            process.stdin.write(f"{path}{end}")
+            process.stdin.flush()
+            assert str(path) in process.stdout.readline()
+        process.stdin.write(f"{some[0]}\n{some[1]}\nnone.png\n{some[0]}")
+        rest, errors = process.communicate()
+    assert (process.returncode, rest.count("\n")) == (1, 4 if option == "--json" else 3)
+    assert "none.png" in rest + errors
+
+
 def test_a_table_is_written_to_a_file_that_does_not_exist(read, some):
     assert read(*some, "--out", "codes.csv").stdout == ""
     assert Path("codes.csv").read_text() == read(*some, "--csv").stdout
