@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Protocol, TypeGuard
+from typing import Protocol, TypeGuard, cast
 from urllib.parse import unquote_to_bytes
 
 import numpy as np
@@ -58,6 +58,9 @@ _GREY_SUFFICES = 0.5  # of the contrast, in 95 % of the images
 # Of each format
 _BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR", b"SUkqA", b"TU0AK")
 _COMMON = 0.2  # of the images; and of a side, the difference that shows
+_LEAST_PAGE = 20_000  # pixels; a smaller image may be of one character
+_WHOLE_OF_PART = 6  # how much larger a page is than the captcha on it, at least
+_SHOWS = [255 * (value > 32) for value in range(256)]  # differences from the colour of a page
 _CHANNELS = (1, 2, 3, 4)  # of an array; 2 and 4: the last is alpha
 _MAX_SAMPLED = 100_000  # pixels, by which the background of transparent ones is chosen
 _ANIMATED, _MAX_FRAMES = ("GIF", "PNG", "WEBP"), 100
@@ -105,10 +108,29 @@ def to_array(source: ImageSource, size: InputSize, max_bytes: int = MAX_BYTES) -
 
 def fit_to_input(image: Image.Image, size: InputSize) -> np.ndarray:
     """Return an opened image as (C, H, W) uint8 of the given size."""
-    image = flatten(image, "L" if size.channels == 1 else "RGB")
+    image = _crop_page(flatten(image, "L" if size.channels == 1 else "RGB"))
     sides = size.width_of(*image.size), size.height
     pixels = np.asarray(image.resize(sides, Image.Resampling.BILINEAR))
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def _crop_page(image: Image.Image) -> Image.Image:
+    """Return the part of a page, or of a wide border, that is not of its one colour, with a margin.
+
+    Captchas as sites show them stay whole: in 74 sets, their text has 18 % of the image or more.
+    """
+    if image.width * image.height < _LEAST_PAGE:
+        return image
+    ground = Image.new(image.mode, image.size, cast(int, image.getpixel((0, 0))))
+    content = ImageChops.difference(image, ground).point(_SHOWS * len(image.getbands())).getbbox()
+    if content is None:
+        return image
+    left, top, right, bottom = content
+    if (right - left) * (bottom - top) * _WHOLE_OF_PART > image.width * image.height:
+        return image
+    margin = (bottom - top) // 4
+    sides = min(image.width, right + margin), min(image.height, bottom + margin)
+    return image.crop((max(0, left - margin), max(0, top - margin), *sides))
 
 
 def resize_width(pixels: np.ndarray, width: int) -> np.ndarray:
