@@ -1,10 +1,12 @@
 """The size of a network's input, and what width an image gets."""
 
+import re
 from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
 from captcha_ocr.errors import check, is_int
 
+_CODE = re.compile("#[0-9a-fA-F]{6}")
 MIN_INPUT_SIDE, MAX_INPUT_SIDE = 8, 1024  # pixels of a network's input
 
 
@@ -13,13 +15,15 @@ class InputSize:
     """The size of a network's input, in pixels, and its channels: 1 is grey, 3 is colour.
 
     step: None gives every image this width. Otherwise an image keeps its aspect: it gets the
-    nearest width that is a multiple of `step`, from that of the height to `width`.
+    nearest width that is a multiple of `step`, from that of the height to `width`. ink: the colour
+    of the characters that count; only they are shown, in black on white.
     """
 
     height: int
     width: int
     channels: int
     step: int | None = None
+    ink: str | None = None
 
     def __post_init__(self) -> None:
         for side in (self.height, self.width):
@@ -36,8 +40,18 @@ class InputSize:
             f"the step of the widths must divide {self.width}, not be {self.step}",
         )
 
+        if self.ink is not None:
+            from PIL import ImageColor  # no other command needs it at its start
+
+            is_colour = self.ink.lower() in ImageColor.colormap or _CODE.fullmatch(self.ink)
+            check(
+                bool(is_colour),
+                f"`ink` {self.ink!r} is no colour; name one, such as red, or write #RRGGBB",
+            )
+
     def __str__(self) -> str:
-        sides = f"{self.width}x{self.height}, {self.colours}"
+        ink = f" ({self.ink} ink)" if self.ink else ""
+        sides = f"{self.width}x{self.height}, {self.colours}{ink}"
         return sides if self.step is None else f"up to {sides}"
 
     def to_dict(self) -> dict[str, int]:

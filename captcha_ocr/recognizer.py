@@ -88,7 +88,8 @@ class Recognizer:
     charset: characters or the name of an alphabet, and length: a number of characters or the
     smallest and the largest; only such texts are read, and the model must know them. fold_case:
     read both cases of a letter as one, the lower unless the charset has only the upper. max_bytes:
-    larger image files are refused.
+    larger image files are refused. ink: only characters of this colour count, such as red; a model
+    that was trained so knows it.
     threads: how many threads compute, by default one for each processor that this process may use;
     with torch the number holds for the whole process. With onnx a single image takes one.
 
@@ -108,6 +109,7 @@ class Recognizer:
         max_bytes: int = MAX_BYTES,
         threads: int | None = None,
         fold_case: bool = False,
+        ink: str | None = None,
     ) -> None:
         check(
             model is None or isinstance(model, (str, os.PathLike)) or hasattr(model, "logits"),
@@ -121,6 +123,7 @@ class Recognizer:
             "max_bytes": max_bytes,
             "threads": threads,
             "fold_case": fold_case,
+            "ink": ink,
         }
         ReadingOptions(**options)  # checks them
         if isinstance(model, (str, os.PathLike)):
@@ -143,6 +146,7 @@ class Recognizer:
                     model = _open_engine(folder, device, engine, threads)
         self.engine: Engine = model
         self.config = self.engine.config
+        self.size = replace(self.config.size, ink=ink or self.config.size.ink)
         self.decoder = Decoder(self.config, charset, lengths, fold_case)
 
     @classmethod
@@ -162,6 +166,7 @@ class Recognizer:
             options.max_bytes,
             options.threads,
             options.fold_case,
+            options.ink,
         )
 
     def limited_to(
@@ -172,7 +177,8 @@ class Recognizer:
         UsageError as for the class.
         """
         limits: dict[str, Any] = {"charset": charset, "length": lengths, "fold_case": fold_case}
-        other = Recognizer(self.engine, max_bytes=self.max_bytes, **limits)
+        kept = {name: self.arguments[name] for name in ("max_bytes", "ink")}
+        other = Recognizer(self.engine, **kept, **limits)
         other.arguments = {**self.arguments, **limits}
         other.place, other.model_name = self.place, self.model_name
         if self.captcha_model is not None and is_asked(charset, lengths, fold_case):
@@ -305,8 +311,8 @@ class Recognizer:
             if self.captcha_model is not None:
                 size = self.captcha_model.config.size
                 if image.size == (size.width, size.height):
-                    unscaled = fit_to_input(image, size)
-            return fit_to_input(image, self.config.size), unscaled
+                    unscaled = fit_to_input(image, self.captcha_model.size)
+            return fit_to_input(image, self.size), unscaled
         except ImageError as error:
             name = name_source(source)
             return ImageError(f"{name}: {error}") if name else error

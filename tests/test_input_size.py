@@ -2,6 +2,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from conftest import naming
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.errors import UsageError
@@ -27,6 +28,14 @@ def test_a_size_without_a_step_is_written_as_before_there_were_steps():
     assert "step" not in MODEL.to_dict()["size"]
     model = replace(MODEL, size=InputSize(64, 320, 3, 32))
     assert ModelConfig.from_dict(json.loads(json.dumps(model.to_dict()))) == model
+
+
+@pytest.mark.parametrize("ink", ["", "redd", "#12", "#12345g", "12", "rgb(1,2,3)"])
+def test_an_ink_is_a_colour(ink):
+    size = InputSize(8, 16, 1, ink="red")
+    assert InputSize(**json.loads(json.dumps(size.to_dict()))) == size
+    with pytest.raises(UsageError, match=naming("`ink`", repr(ink))):
+        replace(size, ink=ink)
 
 
 def test_a_step_that_does_not_fit_is_refused():

@@ -422,3 +422,17 @@ def test_images_of_several_widths_are_read_in_their_order():
     assert [recognizer.predict(image).text for image in images] == texts
     assert Recognizer(WidthEngine(), length=3).predict(images[1]).text == "bbb"
     assert Recognizer(WidthEngine(), charset="AB", fold_case=True).predict(images[1]).text == "BBBB"
+
+
+def test_an_ink_holds_for_recognizers_that_follow_from_one(images):
+    recognizer = Recognizer(ink="red")
+    for other in (
+        recognizer,
+        recognizer.limited_to("digits", None, False),
+        pickle.loads(pickle.dumps(recognizer)),
+    ):
+        assert other.size.ink == "red"
+        assert other.predict(next(images.glob("*.png"))).confidence < 1
+    assert Recognizer().size.ink is None
+    with pytest.raises(UsageError, match="nored"):
+        Recognizer(ink="nored")

@@ -58,6 +58,10 @@ _GREY_SUFFICES = 0.5  # of the contrast, in 95 % of the images
 # Of each format
 _BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR", b"SUkqA", b"TU0AK")
 _COMMON = 0.2  # of the images; and of a side, the difference that shows
+_HAS_HUE, _SAME_HUE = 48, 14  # of 256: limits of chroma and of a difference
+_FULL = 128
+_LEAST_COLOURED = 0.02  # of the pixels; fewer are noise
+_COMMON_HUE, _RARE_HUE = 0.12, 0.08  # of the coloured pixels; the second: on average
 _LEAST_PAGE = 20_000  # pixels; a smaller image may be of one character
 _WHOLE_OF_PART = 6  # how much larger a page is than the captcha on it, at least
 _SHOWS = [255 * (value > 32) for value in range(256)]  # differences from the colour of a page
@@ -108,10 +112,34 @@ def to_array(source: ImageSource, size: InputSize, max_bytes: int = MAX_BYTES) -
 
 def fit_to_input(image: Image.Image, size: InputSize) -> np.ndarray:
     """Return an opened image as (C, H, W) uint8 of the given size."""
+    if size.ink is not None:
+        image = _keep_ink(image, size.ink)
     image = _crop_page(flatten(image, "L" if size.channels == 1 else "RGB"))
     sides = size.width_of(*image.size), size.height
     pixels = np.asarray(image.resize(sides, Image.Resampling.BILINEAR))
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def _split_hue(image: Image.Image) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return hue, chroma and brightness of an image's pixels, (H, W) each, from 0 to 255."""
+    pixels = np.asarray(flatten(image, "RGB").convert("HSV"), np.int32)
+    hue, saturation, value = pixels.transpose(2, 0, 1)
+    return hue, saturation * value // 255, value
+
+
+def _keep_ink(image: Image.Image, ink: str) -> Image.Image:
+    """Return an image in grey that shows only what has the hue of a colour, in black on white.
+
+    Of a colour without a hue, such as black, what has none and is about as light.
+    """
+    hue, chroma, value = _split_hue(image)
+    ink_hue, ink_chroma, ink_value = _split_hue(Image.new("RGB", (1, 1), ink))
+    if ink_chroma > _HAS_HUE:
+        is_ink = np.abs((hue - ink_hue + 128) % 256 - 128) <= _SAME_HUE
+        shown = chroma / np.minimum(ink_chroma, _FULL)
+    else:
+        is_ink, shown = chroma <= _HAS_HUE, 1 - np.abs(value - ink_value) / _FULL
+    return Image.fromarray(np.uint8(255 - 255 * np.where(is_ink, shown, 0).clip(0, 1)))
 
 
 def _crop_page(image: Image.Image) -> Image.Image:
@@ -141,20 +169,22 @@ def resize_width(pixels: np.ndarray, width: int) -> np.ndarray:
 
 
 def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKind:
-    """Return the median size of some images, with 3 channels if grey loses contrast.
+    """Return the median size of some images, with 3 channels if grey loses contrast or may mix up
+    colours.
 
     If none can be read, what generated images are like.
     """
-    kinds = []
+    kinds, hues = [], []
     for source in images:
         with suppress(ImageError):
             image = open_image(source, max_bytes)
             kinds.append((*image.size, _measure_grey_contrast(image)))
+            hues.append(_count_hues(image))
     if not kinds:
         return GENERATED
     widths, heights, kept = map(sorted, zip(*kinds, strict=True))
     middle = (len(kinds) - 1) // 2
-    colour_tells = kept[len(kept) // 20] < _GREY_SUFFICES
+    colour_tells = kept[len(kept) // 20] < _GREY_SUFFICES or _have_palette(np.array(hues))
     return ImageKind(heights[middle], widths[middle], 3 if colour_tells else 1)
 
 
@@ -196,6 +226,26 @@ def _measure_grey_contrast(image: Image.Image) -> float:
     along_grey = grey @ covariance @ grey / (grey @ grey)
     along_main = np.linalg.eigvalsh(covariance)[-1]
     return float(np.sqrt(along_grey / along_main)) if along_main > 1 else 1.0
+
+
+def _count_hues(image: Image.Image) -> np.ndarray:
+    """Return which part of the coloured pixels has each of six hues, from red on, (6,)."""
+    hue, chroma, _ = _split_hue(image)
+    sixths = (hue[chroma > _HAS_HUE] + 21) // 43 % 6
+    counts = np.bincount(sixths, minlength=6)
+    counts[counts > hue.size / 2] = 0  # the background
+    return np.asarray(counts / max(counts.sum(), _LEAST_COLOURED * hue.size))
+
+
+def _have_palette(hues: np.ndarray) -> bool:
+    """Tell whether images, (B, 6), have the same two to five hues, and each has several of them.
+
+    Then colour may tell which characters count. Random colours have all hues.
+    """
+    mean = hues.mean(0)
+    common = mean > _COMMON_HUE
+    several = np.median((hues[:, common] > _COMMON_HUE).sum(1)) >= 2
+    return bool(several and mean[~common].sum() < _RARE_HUE * (~common).sum())
 
 
 def open_image(source: ImageSource, max_bytes: int = MAX_BYTES) -> Image.Image:

@@ -239,7 +239,11 @@ def _describe_size(seen: ImageKind, config: PrepareConfig, selected: Selection) 
     before = f"{seen.width}x{seen.height}"
     if config.preset == "finetune":
         return f"{before} resized to {size} (as the model in the package reads them)"
-    why = "colour has contrast that grey lacks" if seen.channels == 3 else "grey keeps the contrast"
+    why = (
+        "colours differ where their brightness does not"
+        if seen.channels == 3
+        else "grey keeps the contrast"
+    )
     if (seen.width, seen.height) == (size.width, size.height):
         return f"{before} not resized, {size.colours} ({why})"
     return f"{before} resized to {size} ({why})"

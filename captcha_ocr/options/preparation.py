@@ -11,6 +11,7 @@ from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.shared import (
     WorkOptions,
     charset_option,
+    ink_option,
     lengths_option,
     max_bytes_option,
     parse_numbers,
@@ -56,6 +57,7 @@ class PrepareConfig(Options):
     )
     size: tuple[int, int] | None = option(None, "Size of the images in pixels.")
     channels: Literal[1, 3] | None = option(None, "Grey or colour.", shown="colour if it is needed")
+    ink: str | None = ink_option()
     charset: str | None = charset_option(shown="those in the labels")
     case_sensitive: bool = option(
         False, "Distinguish upper and lower case if the labels have both."
@@ -94,4 +96,4 @@ class PrepareConfig(Options):
         if isinstance(size, InputSize):
             size = size.fixed(derived.width, derived.height)
         width, height = self.size or (size.width, size.height)
-        return InputSize(height, width, self.channels or size.channels)
+        return InputSize(height, width, self.channels or size.channels, ink=self.ink)

@@ -56,6 +56,13 @@ fonts_option = partial(
     option, (), "A font file, or a folder of fonts; may be repeated.", path="file or folder"
 )
 seed_option = partial(option, 0, "Random seed.", at_least=0, at_most=MAX_SEED)
+ink_option = partial(
+    option,
+    default=None,
+    help_text="Only characters of this colour count: a name, such as red, or #RRGGBB.",
+    metavar="COLOUR",
+    is_newer=True,
+)
 max_bytes_option = partial(
     option, MAX_BYTES, "Refuse larger image files.", at_least=1, at_most=10**9
 )
@@ -122,6 +129,7 @@ class ReadingOptions(Options):
         help_text="Read only these characters, such as A-Z0-9, or those of this named alphabet."
     )
     lengths: Lengths | None = lengths_option("Read only texts with this many characters.")
+    ink: str | None = ink_option()
     fold_case: bool = option(False, "Read both cases of a letter as one.")
     min_confidence: float = option(
         0.0, "Print no text below this confidence.", at_least=0, at_most=1

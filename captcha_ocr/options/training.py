@@ -201,7 +201,7 @@ def preset_for(training_images: int, size: InputSize | None = None) -> str:
     if (
         training_images < FEWEST
         and size is not None
-        and size == ANY_DESIGN.fixed(size.width, size.height)
+        and replace(size, ink=None) == ANY_DESIGN.fixed(size.width, size.height)
     ):
         return "finetune"
     return "few" if training_images < FEW else "default"

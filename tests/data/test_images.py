@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from hostile import FORMATS, chunk, in_format, png
-from PIL import Image
+from PIL import Image, ImageColor, ImageOps
 
 from captcha_ocr.data.images import (
     MAX_BYTES,
@@ -371,6 +371,85 @@ def test_colour_is_kept_if_grey_loses_the_contrast(ink, ground, channels):
     grey = in_format(Image.linear_gradient("L").resize((40, 20)).convert("RGB"))
     assert survey([file] + [grey] * 39).channels == 1  # too few images lose their contrast
     assert survey([file] * 5 + [grey] * 39).channels == channels
+
+
+def coloured(inks, seed, ground="white"):
+    """Draw bars in colours that are chosen at random, but for the first."""
+    image, random_ink = Image.new("RGB", (80, 20), ground), random.Random(seed)
+    for left in range(5, 75, 10):
+        ink = inks[0] if left == 5 else random_ink.choice(inks)
+        image.paste(ImageColor.getrgb(ink), (left, 5, left + 6, 15))
+    return image
+
+
+def any_colours(seed):
+    values = random.Random(seed)
+    return [f"hsl({values.randrange(360)}, 100%, 40%)" for _ in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("inks", "ground", "channels"),
+    [
+        (["#c80000", "#006600"], "white", 3),
+        (["red", "blue"], "white", 3),
+        (["red", "blue", "black"], "#ddeeff", 3),
+        (["orange", "purple"], "lightgray", 3),
+        (["red", "green", "blue", "orange"], "white", 3),
+        (["red"], "white", 1),
+        (["navy", "blue"], "white", 1),
+        (["black", "gray"], "yellow", 1),
+        ([], "white", 1),
+    ],
+)
+@pytest.mark.parametrize("image_format", ["PNG", "JPEG"])
+def test_the_same_few_hues_in_all_images_need_colour(inks, ground, channels, image_format):
+    images = [coloured(inks or any_colours(seed), seed, ground) for seed in range(30)]
+    assert survey([in_format(image, image_format) for image in images]).channels == channels
+
+
+@pytest.mark.parametrize(
+    ("ink", "others", "ground"),
+    [
+        ("red", ["green", "blue", "black"], "white"),
+        ("#FF0000", ["#006600", "#808080"], "#ddeeff"),
+        ("Blue", ["red", "yellow"], "lightgray"),
+        ("orange", ["purple", "green"], "white"),
+        ("black", ["red", "blue", "gray"], "white"),
+        ("white", ["yellow", "red"], "#202020"),
+    ],
+)
+def test_only_the_ink_of_a_colour_is_shown_in_black_on_white(ink, others, ground):
+    image = coloured([ink, *others], 1, ground)
+    counts = np.all(np.asarray(image) == ImageColor.getrgb(ink), axis=-1)
+    for channels in (1, 3):
+        shown = to_array(image, InputSize(20, 80, channels, ink=ink))
+        assert (shown[:, counts] < 60).all()
+        assert (shown[:, ~counts] > 225).all()
+
+
+@pytest.mark.parametrize("width", [120, 300])
+@pytest.mark.parametrize("place", [(0.5, 0.5), (0.1, 0.9), (0.9, 0.1)])
+@pytest.mark.parametrize("ground", ["white", "black", "#ddeeff"])
+def test_a_captcha_on_a_page_is_cropped(width, place, ground):
+    captcha = Image.effect_noise((width, 40), 90).convert("RGB")
+    page = Image.new("RGB", (5 * width, 300), ground)
+    page.paste(
+        captcha, tuple(int(part * side) for part, side in zip(place, (4 * width, 260), strict=True))
+    )
+    size = InputSize(60, width + 20, 1)
+    cropped, border = to_array(page, size), ImageOps.expand(captcha, 10, ground)
+    assert np.abs(cropped.astype(int) - to_array(border, size)).mean() < 8
+
+
+@pytest.mark.parametrize(
+    ("sides", "content"),
+    [((160, 60), (10, 10)), ((400, 200), (200, 80)), ((640, 160), (640, 60)), ((300, 300), None)],
+)
+def test_an_image_that_is_no_page_stays_whole(sides, content):
+    image = Image.new("L", sides, "white")
+    if content:
+        image.paste(0, (0, 20, content[0], 20 + content[1]))
+    assert np.array_equal(to_array(image, InputSize(*sides[::-1], 1))[0], np.asarray(image))
 
 
 def test_an_image_of_palette_colours_without_a_palette_is_refused():

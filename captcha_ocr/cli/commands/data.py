@@ -179,7 +179,7 @@ def _training_after(out: Path, manifest: "Manifest", folds: int | None) -> str:
 @takes(PrepareOptions, *_LABEL_FILES, section=_LABELS)
 @takes(PrepareConfig, *_LABEL_FIELDS, section=_LABELS)
 @takes(PrepareConfig, "preset", type=click.Choice(list(PRESETS)), section=_SHARDS)
-@takes(PrepareConfig, "size", "channels", "split", section=_SHARDS)
+@takes(PrepareConfig, "size", "channels", "ink", "split", section=_SHARDS)
 @takes(_PrepareCommand, "folds", section=_SHARDS)
 @takes(PrepareConfig, "seed", section=_SHARDS)
 @takes(_PrepareCommand, "strict", section=RUNNING)

@@ -94,7 +94,7 @@ class _ExportCommand(Options):
 @takes(ReadingOptions, "model_folder")
 @takes(_EvalCommand)
 @takes(ReportOptions, "as_json")
-@takes(ReadingOptions, "charset", "lengths", "fold_case", section=_READING)
+@takes(ReadingOptions, "charset", "lengths", "fold_case", "ink", section=_READING)
 @takes(ReadingOptions, "solve_sums", "min_confidence", "max_bytes", section=_READING)
 @takes(ReadingOptions, "engine", "device", "threads", section=_COMPUTING)
 @takes(ReportOptions, "quiet", section=_COMPUTING)
