@@ -1,6 +1,7 @@
 """Compute logits without torch: onnxruntime runs an exported network on the CPU."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from captcha_ocr.errors import DamagedError
+from captcha_ocr.errors import DamagedError, UsageError, check
 from captcha_ocr.inference.model_folder import ONNX_FILE, read_config, read_model_config
 from captcha_ocr.system.files import read_checked
 from captcha_ocr.system.forking import computing
@@ -18,6 +19,8 @@ from captcha_ocr.system.processors import available_workers
 # import.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
+_IS_NEWER = re.compile("Unsupported model IR version|till opset")
+_NEEDS = "needs onnxruntime 1.18 or newer; update it with: pip install --upgrade onnxruntime"
 _EXTERNAL_DATA = b"location"  # the ONNX key for a tensor whose data is in another file
 
 
@@ -61,6 +64,7 @@ def _name_errors(path: Path) -> Iterator[None]:
         reason = str(error).partition("\n")[0][:200]
         if "bad_alloc" in reason or "Failed to allocate memory" in reason:
             raise MemoryError from None
+        check(not _IS_NEWER.search(str(error)), f"{path} {_NEEDS}", UsageError)
         raise DamagedError(f"{path} does not hold a network that reads images: {reason}") from None
 
 

@@ -41,7 +41,7 @@ from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.torch_engine import TorchEngine, fuse_norms
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.options.model import ModelConfig
-from captcha_ocr.options.shared import MAX_BYTES
+from captcha_ocr.options.shared import MAX_BYTES, NEWEST_OPSET
 from captcha_ocr.scores import score_texts
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256, write_in_turn, writing_to
@@ -94,14 +94,16 @@ def export_onnx(
     labels: Sequence[Label],
     int8: bool = False,
     max_bytes: int = MAX_BYTES,
+    opset: int = NEWEST_OPSET,
 ) -> Exported:
     """Write model.onnx into a model folder, and its sha256 into config.json.
 
     It is kept if its predictions are those of the model.
     labels: of images below the folder `images`, of which up to 1,000 are compared. int8: compute in
     8-bit integers; a smaller file with slightly other predictions. max_bytes: larger image files
-    are skipped. UsageError if a package is missing, there are too few images, or it would replace
-    the network in the package; CaptchaOcrError if predictions differ.
+    are skipped. opset: of ONNX, older for an older onnxruntime. UsageError if a package is missing,
+    there are too few images, or it would replace the network in the package; CaptchaOcrError if
+    predictions differ.
     """
     missing = ", ".join(name for name in _REQUIRED_PACKAGES if find_spec(name) is None)
     check(
@@ -127,7 +129,7 @@ def export_onnx(
             f"`int8` needs at least {_MIN_INT8_IMAGES} labelled images; "
             f"{images} has {len(samples)}",
         )
-        network = to_onnx(model)
+        network = to_onnx(model, opset)
         if int8:
             network = _quantize(network, samples[:_CALIBRATION_IMAGES])
             samples = samples[_CALIBRATION_IMAGES:]
@@ -173,11 +175,13 @@ def _split_batches(samples: Sequence[_Sample]) -> Iterator[tuple[np.ndarray, lis
             yield np.stack(images), list(texts)
 
 
-def to_onnx(model: ResNet18) -> "onnx.ModelProto":
+def to_onnx(model: ResNet18, opset: int = NEWEST_OPSET) -> "onnx.ModelProto":
     """Return the network as ONNX for any batch size, its norms fused into its convolutions.
 
     If it keeps the aspect of images, it is one for any width.
     """
+    from onnx import helper  # which a program without the extra `export` lacks
+
     config, size = model.config, model.config.size
     sides = {0: torch.export.Dim("batch")}
     if config.reads_columns:
@@ -188,6 +192,7 @@ def to_onnx(model: ResNet18) -> "onnx.ModelProto":
             fuse_norms(model),
             (example, config.reads_columns),
             dynamo=True,
+            opset_version=opset,
             verbose=False,
             input_names=["images"],
             output_names=["logits"],
@@ -195,6 +200,7 @@ def to_onnx(model: ResNet18) -> "onnx.ModelProto":
         )
         assert program is not None
         network: onnx.ModelProto = program.model_proto
+    network.ir_version = helper.find_min_ir_version_for(network.opset_import)
     del network.metadata_props[:]
     # The exporter notes paths of this machine
     for part in (*network.graph.node, *network.graph.value_info):

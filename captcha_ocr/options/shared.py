@@ -13,6 +13,7 @@ from captcha_ocr.options.model import EngineName, Lengths
 
 MAX_AREA = 4_000_000  # pixels of an image, generated or read
 MAX_BYTES = 2_000_000  # of an image file that is read, unless --max-bytes says otherwise
+OLDEST_OPSET, NEWEST_OPSET = 18, 20  # of ONNX: onnxruntime 1.14, and 1.17
 MAX_THREADS = 1024
 _MAX_WORKERS = 256  # processes
 MAX_SEED = 2**32 - 1  # that every random generator we use accepts

@@ -3,11 +3,20 @@ import subprocess
 import sys
 
 import numpy as np
+import onnx
 import pytest
 import torch
+from conftest import naming
 
 from captcha_ocr import Recognizer
 from captcha_ocr.data.images import to_array
+from captcha_ocr.errors import UsageError
+from captcha_ocr.inference.model_folder import (
+    ONNX_FILE,
+    read_config,
+    read_model_config,
+    write_model_folder,
+)
 from captcha_ocr.inference.onnx_engine import OnnxEngine
 from captcha_ocr.network.torch_engine import TorchEngine
 from captcha_ocr.network.weights import load_model
@@ -22,6 +31,21 @@ def test_both_engines_read_any_number_of_images_to_the_same_logits_and_codes(exp
         assert onnx_engine.logits(some) == pytest.approx(torch_engine.logits(some), abs=1e-3)
     texts = [reading.text for reading in Recognizer(torch_engine).predict(paths)]
     assert [reading.text for reading in Recognizer(onnx_engine).predict(paths)] == texts
+
+
+@pytest.mark.parametrize("part", ["ir_version", "opset"])
+def test_a_network_that_is_too_new_names_the_onnxruntime_that_it_needs(exported, tmp_path, part):
+    network = onnx.load(exported / ONNX_FILE)
+    if part == "opset":
+        network.opset_import[0].version = 99
+    else:
+        network.ir_version = 99
+    folder, document = tmp_path / "model", read_config(exported)
+    files = {name: (exported / name).read_bytes() for name in document["files"]}
+    files[ONNX_FILE] = network.SerializeToString()
+    write_model_folder(folder, read_model_config(exported), document["facts"], files)
+    with pytest.raises(UsageError, match=naming(str(folder / ONNX_FILE), "onnxruntime 1.18")):
+        OnnxEngine(folder)
 
 
 def test_an_exported_model_is_read_without_torch_and_can_be_copied(exported, images):

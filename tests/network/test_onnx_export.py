@@ -34,7 +34,7 @@ def labels(images):
 def network(exported, monkeypatch):
     """The network that every export of a test gives, because the exporter takes seconds."""
     made = onnx.load(exported / "model.onnx")
-    monkeypatch.setattr(export, "to_onnx", lambda _: made)
+    monkeypatch.setattr(export, "to_onnx", lambda *_: made)
     return made
 
 
@@ -150,7 +150,7 @@ def test_a_model_that_is_replaced_meanwhile_does_not_get_the_network_of_the_old_
 ):
     folder = shutil.copytree(run / "best", tmp_path / "model")
 
-    def slow(model):
+    def slow(model, _):
         save_model(folder, ResNet18(model.config), {})
         return network
 
@@ -202,12 +202,14 @@ def test_a_signal_waits_until_the_network_is_exported(run, monkeypatch):
     assert ended
 
 
-def test_a_network_that_keeps_the_aspect_is_exported_for_any_width():
+@pytest.mark.parametrize(("opset", "ir_version"), [(18, 8), (19, 9), (20, 9)])
+def test_a_network_that_keeps_the_aspect_is_exported_for_any_width_and_opset(opset, ir_version):
     size = InputSize(height=16, width=96, channels=1, step=16)
     model = ResNet18(
         ModelConfig(Charset("01"), Lengths(1, 3), size, NetworkConfig(width=4, pool="narrow"))
     ).eval()
-    network, engine = to_onnx(model), TorchEngine(model, torch.device("cpu"))
+    network, engine = to_onnx(model, opset), TorchEngine(model, torch.device("cpu"))
+    assert (network.opset_import[0].version, network.ir_version) == (opset, ir_version)
     assert unknown_to_opencv(network) == []
     session = open_session(network.SerializeToString())
     for count, width in ((1, 96), (3, 32)):

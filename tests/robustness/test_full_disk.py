@@ -70,7 +70,7 @@ class Filler:
         self.opened, self.at = 0, at
 
     def hear(self, event: str, arguments: tuple) -> None:
-        is_writing = event == "open" and "w" in (arguments[1] or "")
+        is_writing = event == "open" and not {*"wx"}.isdisjoint(arguments[1] or "")
         if is_writing and str(arguments[0]).startswith(str(self.work)):
             self.opened += 1
             if self.opened == self.at:
@@ -122,7 +122,7 @@ def main() -> None:
     recorder.SECONDS_BETWEEN_CHECKPOINTS = reporting.TRIAL_SECONDS = 0.0
     # Which takes long, and writes nothing while it makes the network.
     network = onnx.load(source / "model" / "model.onnx")
-    onnx_export.to_onnx = lambda _: network
+    onnx_export.to_onnx = lambda *_: network
     writes = {scene: fill_at_writes(scene, source, filler, most) for scene in COMMANDS}
     json.dump(writes, sys.stdout)
 

@@ -37,7 +37,7 @@ BETWEEN_CHECKPOINTS_S = 0.3
 COMMAND = f"""
 import os, signal, sys
 def watch(event, arguments):
-    writing = event == "open" and ("w" in (arguments[1] or "") or "+" in (arguments[1] or ""))
+    writing = event == "open" and not set("wx+").isdisjoint(arguments[1] or "")
     if writing or event in ("os.rename", "os.mkdir", "os.rmdir", "os.remove"):
         done.value += 1
         if done.value == last:

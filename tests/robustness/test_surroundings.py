@@ -107,7 +107,7 @@ def test_a_full_standard_output_is_a_sentence(images):
 
 def test_a_full_temporary_folder_is_named_as_one(run, images, monkeypatch, capfd):
     name = "captcha_ocr.network.onnx_export.to_onnx"
-    monkeypatch.setattr(name, lambda _: Path("/dev/full").write_bytes(b"a"))
+    monkeypatch.setattr(name, lambda *_: Path("/dev/full").write_bytes(b"a"))
     with pytest.raises(SystemExit, match="1"):
         main(["export", str(images), "--model", str(run)])
     assert "temporary file" in capfd.readouterr().err.splitlines()[-1]

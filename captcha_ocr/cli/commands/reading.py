@@ -42,7 +42,14 @@ from captcha_ocr.inference.model_folder import (
     find_model_folder,
 )
 from captcha_ocr.options.declaration import Options, option
-from captcha_ocr.options.shared import IMAGES, RUN, ReadingOptions, ReportOptions
+from captcha_ocr.options.shared import (
+    IMAGES,
+    NEWEST_OPSET,
+    OLDEST_OPSET,
+    RUN,
+    ReadingOptions,
+    ReportOptions,
+)
 from captcha_ocr.system.console import ProgressBar, count_kinds, in_groups
 from captcha_ocr.system.files import detect_encoding
 from captcha_ocr.system.signals import deferred
@@ -87,6 +94,12 @@ class _ExportCommand(Options):
         path="file",
     )
     int8: bool = option(False, "Compute in 8-bit integers, and print what that costs in accuracy.")
+    opset: int = option(
+        NEWEST_OPSET,
+        "Opset of ONNX; an older onnxruntime needs an older one.",
+        at_least=OLDEST_OPSET,
+        at_most=NEWEST_OPSET,
+    )
 
 
 @main.command(name="eval")
@@ -345,5 +358,5 @@ def export(images: Path, given: Given) -> None:
     set_threads(reading.threads)
     labels = find_labels(images, options.labels).check().labels
     folder = find_model_folder(options.model_folder)
-    exported = export_onnx(folder, images, labels, options.int8, reading.max_bytes)
+    exported = export_onnx(folder, images, labels, options.int8, reading.max_bytes, options.opset)
     report(asdict(exported), str(exported), read_command(options.model_folder, images))

@@ -224,7 +224,7 @@ def test_a_second_reader_is_asked_beside_the_model(some):
 
 def test_export_writes_a_file_that_reads_the_same(run, exported, images, tmp_path, monkeypatch):
     network = onnx.load(exported / "model.onnx")  # the export of the same model, which takes long
-    monkeypatch.setattr("captcha_ocr.network.onnx_export.to_onnx", lambda _: network)
+    monkeypatch.setattr("captcha_ocr.network.onnx_export.to_onnx", lambda *_: network)
     model = shutil.copytree(run, tmp_path / "run")
     result = invoke("export", images, "--model", model, "--json")
     assert result.exit_code == 0
