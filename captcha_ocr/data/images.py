@@ -58,8 +58,7 @@ _GREY_SUFFICES = 0.5  # of the contrast, in 95 % of the images
 # Of each format
 _BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR", b"SUkqA", b"TU0AK")
 _COMMON = 0.2  # of the images; and of a side, the difference that shows
-_HAS_HUE, _SAME_HUE = 48, 14  # of 256: limits of chroma and of a difference
-_FULL = 128
+_HAS_HUE, _FULL, _SAME_HUE = 48, 128, 14  # of 256: limits of chroma, and of a difference of hues
 _LEAST_COLOURED = 0.02  # of the pixels; fewer are noise
 _COMMON_HUE, _RARE_HUE = 0.12, 0.08  # of the coloured pixels; the second: on average
 _LEAST_PAGE = 20_000  # pixels; a smaller image may be of one character
@@ -74,7 +73,6 @@ _FROM_URL_ALPHABET = bytes.maketrans(b"-_", b"+/")  # the alphabet that URLs hav
 _LONGEST_HEAD = 200  # characters before the image in a `data:` URI
 # Of JSON, and what they are in a URL or as they are
 _ESCAPES = {rb"\\+u00": b"%", rb"\\+[nrt]": b"\n", rb"\\+/": b"/"}
-_ADDRESS = re.compile("(https?|ftp):/", re.IGNORECASE)
 _LEAST_BASE64 = 50  # characters; no image file is smaller
 _LONGEST_NAME = 200  # characters of a path in a message
 _UNREADABLE = {  # what is wrong, by the number of the error
@@ -373,7 +371,7 @@ def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> by
             return stream.read(max_bytes + 1) or b""
     except OSError as error:
         reason = _UNREADABLE.get(error.errno or 0, error.strerror)
-        if _ADDRESS.match(os.fspath(source)):
+        if re.match("(https?|ftp):/", os.fspath(source), re.IGNORECASE):
             reason = (
                 "an address; captcha-ocr talks to no website: save the image, and read the file"
             )

@@ -10,7 +10,7 @@ from itertools import compress
 
 import numpy as np
 
-from captcha_ocr.charset import resolve_alphabet, shorten, split_characters, visual_order
+from captcha_ocr.charset import resolve_alphabet, split_characters, visual_order
 from captcha_ocr.errors import check
 from captcha_ocr.inference.sums import evaluate
 from captcha_ocr.options.model import Lengths, ModelConfig
@@ -131,11 +131,6 @@ class Decoder:
         """The characters that may be read."""
         anywhere = np.asarray(self.allowed.any(axis=0))
         return set(compress(self.config.charset.symbols, anywhere))
-
-    @property
-    def alphabet(self) -> str:
-        """The characters that may be read, in the model's order, for people."""
-        return shorten("".join(filter(self.characters.__contains__, self.config.charset.symbols)))
 
     def fits(self, logits: np.ndarray, images: int) -> bool:
         """Tell whether these may be the logits of so many images."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from captcha_ocr.errors import DamagedError, UsageError, check
+from captcha_ocr.errors import DamagedError, check
 from captcha_ocr.inference.model_folder import ONNX_FILE, read_config, read_model_config
 from captcha_ocr.system.files import read_checked
 from captcha_ocr.system.forking import computing
@@ -19,8 +19,6 @@ from captcha_ocr.system.processors import available_workers
 # import.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
-_IS_NEWER = re.compile("Unsupported model IR version|till opset")
-_NEEDS = "needs onnxruntime 1.18 or newer; update it with: pip install --upgrade onnxruntime"
 _EXTERNAL_DATA = b"location"  # the ONNX key for a tensor whose data is in another file
 
 
@@ -64,7 +62,10 @@ def _name_errors(path: Path) -> Iterator[None]:
         reason = str(error).partition("\n")[0][:200]
         if "bad_alloc" in reason or "Failed to allocate memory" in reason:
             raise MemoryError from None
-        check(not _IS_NEWER.search(str(error)), f"{path} {_NEEDS}", UsageError)
+        check(
+            not re.search("Unsupported model IR version|till opset", str(error)),
+            f"{path} needs onnxruntime 1.18 or newer: pip install --upgrade onnxruntime",
+        )
         raise DamagedError(f"{path} does not hold a network that reads images: {reason}") from None
 
 

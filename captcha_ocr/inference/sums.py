@@ -16,8 +16,9 @@ _SPELLINGS = {
     "?": ("what", "多少", "几", "幾", "_", "□"),
 }
 _DIGITS = "一二三四五六七八九"
-_TENS = ("", "十", *(f"{digit}十" for digit in _DIGITS[1:]))
-_CHINESE = map("".join, product(_TENS, ("", *_DIGITS)))
+_CHINESE = map(
+    "".join, product(("", "十", *(f"{digit}十" for digit in _DIGITS[1:])), ("", *_DIGITS))
+)
 _NUMBERS = (  # each from 0 on
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
     "sixteen seventeen eighteen nineteen twenty",

@@ -20,7 +20,6 @@ NO_LFS_FILE = "a pointer of Git LFS, not the file itself; run: git lfs pull"
 _MAX_FILE_BYTES = 2**32  # of a file that captcha-ocr wrote, if no closer limit is known
 MAX_TEXT_BYTES = 2**30  # of a text file that people hand in
 MAX_TOML_BYTES = 2**16  # whose parser takes 3 s for the worst; people write some kB
-_NO_FILE = "not a regular file; captcha-ocr eval - reads an image from standard input"
 # Nobody can write here, so no lock is needed, and an attempt to write raises its own error; or the
 # file system has no locks, as NFS without its lock service.
 _WITHOUT_LOCK = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.EOPNOTSUPP}
@@ -195,7 +194,8 @@ def open_regular(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         path, "rb", opener=lambda file, flags: os.open(file, flags | without_waiting)
     ) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise OSError(errno.EINVAL, _NO_FILE)
+            reason = "not a regular file; captcha-ocr eval - reads an image from standard input"
+            raise OSError(errno.EINVAL, reason)
         yield stream
 
 

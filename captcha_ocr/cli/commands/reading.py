@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from captcha_ocr.charset import shorten
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import FOLDER, RUNNING, Given, takes
 from captcha_ocr.cli.printing import (
@@ -133,7 +134,7 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
     with _open_recognizer(folder, reading) as recognizer:
         note(f"model      {describe_model(folder)}\ndevice     {recognizer.engine}")
         if reading.charset is not None:
-            note(f"alphabet   {recognizer.decoder.alphabet}")
+            note(f"alphabet   {shorten(''.join(sorted(recognizer.decoder.characters)))}")
         sources = list(_expand(paths))
         reader: Recognizer | TwoReaders = recognizer
         if options.second is not None:
