@@ -71,7 +71,7 @@ def test_the_wheel_has_the_command_the_hooks_and_the_extras(built):
     facts = wheel.metadata
     named = (facts["Name"], facts["Version"], facts["Requires-Python"])
     assert named == ("captcha-ocr", __version__, ">=3.11")
-    extras = {"export", "second", "tensorboard", "web", "browser", "dev"}
+    extras = {"export", "second", "svg", "tensorboard", "web", "browser", "dev"}
     assert set(facts.get_all("Provides-Extra")) == extras
     assert set(facts.get_all("License-File")) == {"LICENSE", "THIRD_PARTY.md"}
     assert [(point.group, point.name, point.value) for point in wheel.entry_points] == [

@@ -26,6 +26,7 @@ from PIL.PngImagePlugin import PngImageFile
 
 from captcha_ocr.data.sanitize import (
     START,
+    SVG,
     check_sides,
     check_size,
     is_image,
@@ -51,12 +52,16 @@ ImageSource = (
 
 _IMAGE_EXTENSIONS = (
     *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif"),
-    *(".bmp", ".dib", ".webp", ".tif", ".tiff"),
+    *(".bmp", ".dib", ".webp", ".tif", ".tiff", ".svg"),
 )
 LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R BT.601, as in Pillow
 _GREY_SUFFICES = 0.5  # of the contrast, in 95 % of the images
 # Of each format
-_BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR", b"SUkqA", b"TU0AK")
+_BASE64_STARTS = (
+    *(b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR", b"SUkqA", b"TU0AK"),
+    *(b"PHN2Z", b"PD94b"),  # markup
+)
+_MARKUP_STARTS = (b"<svg", b"<?xml", b"data:image/svg")
 _COMMON = 0.2  # of the images; and of a side, the difference that shows
 _HAS_HUE, _FULL, _SAME_HUE = 48, 128, 14  # of 256: limits of chroma, and of a difference of hues
 _LEAST_COLOURED = 0.02  # of the pixels; fewer are noise
@@ -323,6 +328,8 @@ def from_base64(text: bytes, max_bytes: int = MAX_BYTES) -> bytes | None:
         encoded = _join_lines(encoded).translate(_FROM_URL_ALPHABET).rstrip(b"=")
         with suppress(ValueError):
             return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
+    if head.lower().startswith(_MARKUP_STARTS) and (markup := SVG.search(_unescape(text))):
+        return markup[0]
     return text if head[:5].lower() == b"data:" else None
 
 

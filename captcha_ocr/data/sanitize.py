@@ -15,6 +15,7 @@ from contextlib import suppress
 from itertools import chain
 from operator import gt
 from typing import Literal
+from xml.etree import ElementTree
 
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.GifImagePlugin import GifImageFile
@@ -59,6 +60,13 @@ _TIFF_PIXELS = {
 _TIFF_BYTES = {3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
 _TIFF_SINGLE = {256, 257, 259, 262, 266, 277, 278, 284, 317, 322, 323, 531}  # tags of one value
 _TIFF_TILE = (322, 323)  # its width and height
+_BEFORE_MARKUP = b"\xef\xbb\xbf \t\r\n"
+SVG = re.compile(rb"<svg\b.*</svg\s*>", re.DOTALL | re.IGNORECASE)
+_LONGEST_SVG, _DEEPEST_SVG = 200_000, 20  # bytes; levels of groups: resvg crashes at 10,000
+_SVG_SHAPES = {
+    *("svg", "g", "path", "rect", "line", "circle", "ellipse", "polyline", "polygon"),
+    *("defs", "linearGradient", "radialGradient", "stop", "title", "desc"),
+}
 _WEBP_PIXELS = (b"VP8X", b"ANIM", b"ANMF", b"ALPH", b"VP8 ", b"VP8L")
 
 # A smaller file of the same format, or several with equal pixels; the EXIF data
@@ -81,7 +89,37 @@ def open_sanitized(data: bytes) -> tuple[Iterator[ImageFile], int]:
     if data[:5].lower() == b"data:":
         raise ImageError("a data: URI that holds no image in base64")
     check(not data.startswith(GIT_LFS), NO_LFS_FILE, ImageError)
+    markup = SVG.search(data) if data.lstrip(_BEFORE_MARKUP).startswith(b"<") else None
+    if markup is not None:
+        return open_sanitized(_draw_svg(markup[0]))
     raise ImageError("not a PNG, JPEG, GIF, BMP, WEBP or TIFF image" if data else "an empty file")
+
+
+def _draw_svg(markup: bytes) -> bytes:
+    """Return an SVG of plain shapes as a PNG file.
+
+    Text would need fonts, and links other files; filters and copies may take long.
+    """
+    try:
+        import resvg_py  # the extra `svg`
+    except ImportError:
+        raise ImageError(
+            "an SVG; to read it: pip install resvg-py; or convert it to PNG: resvg a.svg a.png"
+        ) from None
+    check(len(markup) <= _LONGEST_SVG, f"an SVG of more than {_LONGEST_SVG:,} bytes", ImageError)
+    depth = 0
+    for event, element in ElementTree.iterparse(io.BytesIO(markup), ("start", "end")):
+        depth += 1 if event == "start" else -1
+        name = element.tag.rpartition("}")[2]
+        is_plain = name in _SVG_SHAPES and depth <= _DEEPEST_SVG
+        check(is_plain, f"an SVG with more than plain shapes: {name[:40]!r}", ImageError)
+    sides = element.get("viewBox") or f"{element.get('width')} {element.get('height')}"
+    numbers = re.findall(r"[\d.]+(?=px|[\s,]|$)", sides)[-2:]
+    check(len(numbers) == 2, "an SVG without its size in pixels", ImageError)
+    width, height = (round(float(side)) for side in numbers)
+    check_sides(width, height)
+    text = markup.decode("utf-8", "replace")
+    return bytes(resvg_py.svg_to_bytes(text, width=width, height=height, skip_system_fonts=True))
 
 
 def is_image(start: bytes) -> bool:

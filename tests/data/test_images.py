@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import sys
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -456,6 +457,66 @@ def test_an_image_of_palette_colours_without_a_palette_is_refused():
     assert to_array(png(16, 8, chunk(b"PLTE", bytes(768)), colour=3), GREY).shape == (1, 8, 16)
     with pytest.raises(ImageError):
         to_array(png(16, 8, colour=3), GREY)
+
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="48" height="16"{}>{}</svg>'
+STROKE = '<path d="M4 2V14H12" stroke="#000" stroke-width="2" fill="none"/>'
+MARKUP = SVG.format("", f'<rect width="100%" height="100%" fill="#eee"/><g>{STROKE}</g>')
+IN_BASE64 = base64.b64encode(MARKUP.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *(MARKUP, MARKUP.encode(), f"\ufeff<?xml version='1.0'?>\n<!-- a -->\n{MARKUP}\n".encode()),
+        *(IN_BASE64, f"data:image/svg+xml;base64,{IN_BASE64}", f"data:image/svg+xml;utf8,{MARKUP}"),
+        f"data:image/svg+xml,{quote(MARKUP)}",
+        MARKUP.replace('"', "'"),
+        MARKUP.replace('"48"', '"48px"').replace('"16"', '"16px"'),
+        MARKUP.replace('width="48" height="16"', 'viewBox="0 0 48 16"'),
+        MARKUP.replace('width="48" height="16"', 'viewBox="0,0,48,16" width="100%"'),
+        MARKUP.replace('<rect width="100%" height="100%" fill="#eee"/>', ""),
+    ],
+)
+def test_markup_of_plain_shapes_is_drawn(source, tmp_path):
+    pytest.importorskip("resvg_py")
+    pixels = to_array(source, InputSize(16, 48, 1))[0]
+    assert (pixels[4:12, 4] < 100).all()
+    assert (pixels[:, 14:] > 230).all()
+    if isinstance(source, str) and source.startswith("<"):
+        (tmp_path / "a.svg").write_text(source)
+        assert find_images(tmp_path).images == ["a.svg"]
+        assert np.array_equal(to_array(tmp_path / "a.svg", InputSize(16, 48, 1))[0], pixels)
+
+
+@pytest.mark.parametrize(
+    ("markup", "named"),
+    [
+        *(
+            (SVG.format("", f"<{tag}/>"), tag)
+            for tag in ("text", "image", "use", "filter", "style")
+        ),
+        (SVG.format("", "<g>" * 20_000 + "</g>" * 20_000), "'g'"),
+        (SVG.format("", "<path/>" * 30_000), "200,000"),
+        (SVG.format(' id="a" id="b"', ""), "attribute"),
+        (MARKUP.replace('"48"', '"99999"'), "99999x16"),
+        (MARKUP.replace('"48"', '"0"'), "0x16"),
+        (MARKUP.replace('"48"', '"4.8.1"'), "4.8.1"),
+        (MARKUP.replace('width="48" height="16"', ""), "size"),
+        (f'<!DOCTYPE svg [<!ENTITY a "b">]>{SVG.format("", "&a;")}', "entity"),
+    ],
+)
+def test_other_markup_is_refused(markup, named):
+    pytest.importorskip("resvg_py")
+    with pytest.raises(ImageError, match=re.escape(named)):
+        open_image(markup.encode())
+
+
+def test_without_a_renderer_markup_names_what_makes_it_readable(monkeypatch):
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    for source in (MARKUP, MARKUP.encode(), IN_BASE64):
+        with pytest.raises(ImageError, match=r"resvg-py.*resvg a\.svg a\.png"):
+            open_image(source)
 
 
 def file_reading(result):
