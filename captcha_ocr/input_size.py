@@ -86,11 +86,14 @@ class InputSize:
 class ImageKind(NamedTuple):
     """What most images of a data set are like: their size, and 3 channels if their colours carry
     information.
+
+    has_rows: their characters stand in several rows.
     """
 
     height: int
     width: int
     channels: int
+    has_rows: bool = False
 
 
 GENERATED = ImageKind(height=60, width=160, channels=1)

@@ -65,6 +65,7 @@ _MARKUP_STARTS = (b"<svg", b"<?xml", b"data:image/svg")
 _COMMON = 0.2  # of the images; and of a side, the difference that shows
 _HAS_HUE, _FULL, _SAME_HUE = 48, 128, 14  # of 256: limits of chroma, and of a difference of hues
 _LEAST_COLOURED = 0.02  # of the pixels; fewer are noise
+_LEAST_ROW = 0.15  # of the height: of a row of characters
 _COMMON_HUE, _RARE_HUE = 0.12, 0.08  # of the coloured pixels; the second: on average
 _LEAST_PAGE = 20_000  # pixels; a smaller image may be of one character
 _WHOLE_OF_PART = 6  # how much larger a page is than the captcha on it, at least
@@ -175,20 +176,21 @@ def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKi
     """Return the median size of some images, with 3 channels if grey loses contrast or may mix up
     colours.
 
-    If none can be read, what generated images are like.
+    If none can be read, what generated images are like. It has rows if most of them have.
     """
     kinds, hues = [], []
     for source in images:
         with suppress(ImageError):
             image = open_image(source, max_bytes)
-            kinds.append((*image.size, _measure_grey_contrast(image)))
+            kinds.append((*image.size, _measure_grey_contrast(image), _has_rows(image)))
             hues.append(_count_hues(image))
     if not kinds:
         return GENERATED
-    widths, heights, kept = map(sorted, zip(*kinds, strict=True))
+    widths, heights, kept, rows = map(sorted, zip(*kinds, strict=True))
     middle = (len(kinds) - 1) // 2
     colour_tells = kept[len(kept) // 20] < _GREY_SUFFICES or _have_palette(np.array(hues))
-    return ImageKind(heights[middle], widths[middle], 3 if colour_tells else 1)
+    channels = 3 if colour_tells else 1
+    return ImageKind(heights[middle], widths[middle], channels, rows[middle])
 
 
 def describe_mixture(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> str:
@@ -229,6 +231,14 @@ def _measure_grey_contrast(image: Image.Image) -> float:
     along_grey = grey @ covariance @ grey / (grey @ grey)
     along_main = np.linalg.eigvalsh(covariance)[-1]
     return float(np.sqrt(along_grey / along_main)) if along_main > 1 else 1.0
+
+
+def _has_rows(image: Image.Image) -> bool:
+    """Tell whether there are several bands of ink, one above the other, with gaps between them."""
+    grey = np.asarray(flatten(image, "L"), np.int32)
+    has_ink = (np.abs(grey - np.median(grey)) > _HAS_HUE).mean(axis=1) > _LEAST_COLOURED
+    bands = "".join("#" if ink else " " for ink in has_ink).split()
+    return sum(len(band) > _LEAST_ROW * len(grey) for band in bands) > 1
 
 
 def _count_hues(image: Image.Image) -> np.ndarray:

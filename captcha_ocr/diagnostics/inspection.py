@@ -71,7 +71,8 @@ class Inspection:
     labels: of the readable images; if no image has a label, their texts are empty. problems: why
     files are left out, by name. contents: the files and where their labels come from. oddities: how
     animated or transparent images are read. copies: groups of byte-identical images. conflicts:
-    such groups with different labels. input_size: what `prepare` chooses, for people.
+    such groups with different labels. input_size: what `prepare` chooses, for people. has_rows:
+    most images have several rows of characters.
     """
 
     folder: Path
@@ -84,6 +85,7 @@ class Inspection:
     copies: list[list[Label]]
     conflicts: list[list[Label]]
     input_size: str
+    has_rows: bool
 
     @property
     def texts(self) -> list[str]:
@@ -177,7 +179,8 @@ def inspect(
     if contents.labels:
         selected = select_labels(contents.labels, config)
         labels, problems = selected.labels, contents.problems | selected.problems
-        seen = survey_labelled(folder, labels, config.max_bytes)
+    seen = survey_labelled(folder, labels, config.max_bytes)
+    if contents.labels:
         input_size = _describe_size(seen, config, selected)
     jobs = [
         (folder, labels[start : start + IMAGES_PER_JOB], config.max_bytes)
@@ -208,6 +211,7 @@ def inspect(
         copies=list(filter(_has_one_text, same)),
         conflicts=list(filterfalse(_has_one_text, same)),
         input_size=input_size,
+        has_rows=seen.has_rows,
     )
 
 
@@ -287,6 +291,8 @@ def advice_on_images(inspection: Inspection) -> list[str]:
         "the images have different proportions: all are stretched to one size": (
             max(proportions) > _MAX_STRETCH * min(proportions)
         ),
+        "the images have several rows of characters: only one row is learnt and read; cut each "
+        "image into its rows, or put them side by side": inspection.has_rows,
         f"only {images}: add a few hundred": len(inspection.labels) < _FEW_IMAGES,
     }
     advice += [sentence for sentence, applies in considered.items() if applies]

@@ -374,6 +374,29 @@ def test_colour_is_kept_if_grey_loses_the_contrast(ink, ground, channels):
     assert survey([file] * 5 + [grey] * 39).channels == channels
 
 
+@pytest.mark.parametrize(
+    ("tops", "ink", "ground", "has_rows"),
+    [
+        (([4], 32), "black", "white", False),
+        (([4, 24], 12), "black", "white", True),
+        (([2, 15, 28], 10), "navy", "#ddeeff", True),
+        (([4, 24], 12), "white", "black", True),
+        (([4, 9], 20), "black", "white", False),
+        (([3, 12], 4), "black", "white", False),  # dots of letters such as i
+        (([], 0), "black", "white", False),
+    ],
+)
+def test_characters_in_several_rows_are_found(tops, ink, ground, has_rows):
+    images = []
+    for seed in range(10):
+        image = Image.new("RGB", (60, 40), ground)
+        for top in tops[0]:
+            image.paste(ImageColor.getrgb(ink), (5 + seed, top, 45, top + tops[1]))
+        images.append(in_format(image))
+    assert survey(images).has_rows is has_rows
+    assert survey([*images[:4], *[in_format(Image.new("RGB", (60, 40)))] * 5]).has_rows is False
+
+
 def coloured(inks, seed, ground="white"):
     """Draw bars in colours that are chosen at random, but for the first."""
     image, random_ink = Image.new("RGB", (80, 20), ground), random.Random(seed)

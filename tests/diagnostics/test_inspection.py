@@ -197,6 +197,17 @@ def test_only_tables_are_suspected(tmp_path):
     assert len(advice_on_images(inspect(tmp_path, ANY, ONE_WORKER))) == len(before) + 1
 
 
+@pytest.mark.parametrize(("tops", "told"), [([4, 24], 1), ([4], 0)])
+def test_several_rows_of_characters_are_told(tmp_path, tops, told):
+    for number in range(20):
+        image = Image.new("L", (60, 40), 255)
+        for top in tops:
+            image.paste(0, (5, top, 25 + number, top + 12))
+        image.save(tmp_path / f"{DIGITS[number]}.png")
+    advice = advice_on_images(inspect(tmp_path, ANY, ONE_WORKER))
+    assert sum("one row" in sentence for sentence in advice) == told
+
+
 def test_the_sample_is_repeatable_and_has_every_label_once(found):
     assert sample(found.labels) == sample(found.labels)
     assert sorted(map(str, sample(found.labels))) == sorted(map(str, found.labels))
