@@ -250,8 +250,8 @@ def resolve_alphabet(name_or_characters: str) -> str:
     """
     if name_or_characters in NAMED_ALPHABETS:
         return NAMED_ALPHABETS[name_or_characters]
-    may_be_word = _MAY_BE_WORD.fullmatch(name_or_characters)
-    if may_be_word and "".join(sorted(name_or_characters)) != name_or_characters:
+    is_in_order = "".join(sorted(name_or_characters)) == name_or_characters
+    if not is_in_order and _MAY_BE_WORD.fullmatch(name_or_characters):
         _check_is_no_name(name_or_characters)
     return _RANGE.sub(_expand_range, unicodedata.normalize("NFC", name_or_characters))
 
@@ -265,7 +265,7 @@ def _check_is_no_name(characters: str) -> None:
     check(
         not near,
         f"there is no alphabet {characters!r}; did you mean {meant}? If you mean the characters "
-        f"themselves, write them in order: {''.join(sorted(characters))}",
+        f"themselves, write them in order: {''.join(sorted(set(characters)))}",
     )
 
 

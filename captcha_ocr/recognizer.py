@@ -177,8 +177,9 @@ class Recognizer:
         UsageError as for the class.
         """
         limits: dict[str, Any] = {"charset": charset, "length": lengths, "fold_case": fold_case}
-        kept = {name: self.arguments[name] for name in ("max_bytes", "ink")}
-        other = Recognizer(self.engine, **kept, **limits)
+        other = Recognizer(
+            self.engine, max_bytes=self.max_bytes, ink=self.arguments["ink"], **limits
+        )
         other.arguments = {**self.arguments, **limits}
         other.place, other.model_name = self.place, self.model_name
         if self.captcha_model is not None and is_asked(charset, lengths, fold_case):

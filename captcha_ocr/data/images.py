@@ -154,10 +154,8 @@ def _crop_page(image: Image.Image) -> Image.Image:
     if image.width * image.height < _LEAST_PAGE:
         return image
     ground = Image.new(image.mode, image.size, cast(int, image.getpixel((0, 0))))
-    content = ImageChops.difference(image, ground).point(_SHOWS * len(image.getbands())).getbbox()
-    if content is None:
-        return image
-    left, top, right, bottom = content
+    shown = ImageChops.difference(image, ground).point(_SHOWS * len(image.getbands()))
+    left, top, right, bottom = shown.getbbox() or (0, 0, *image.size)
     if (right - left) * (bottom - top) * _WHOLE_OF_PART > image.width * image.height:
         return image
     margin = (bottom - top) // 4
@@ -189,8 +187,7 @@ def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKi
     widths, heights, kept, rows = map(sorted, zip(*kinds, strict=True))
     middle = (len(kinds) - 1) // 2
     colour_tells = kept[len(kept) // 20] < _GREY_SUFFICES or _have_palette(np.array(hues))
-    channels = 3 if colour_tells else 1
-    return ImageKind(heights[middle], widths[middle], channels, rows[middle])
+    return ImageKind(heights[middle], widths[middle], 3 if colour_tells else 1, rows[middle])
 
 
 def describe_mixture(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> str:

@@ -118,8 +118,8 @@ def _draw_svg(markup: bytes) -> bytes:
     check(len(numbers) == 2, "an SVG without its size in pixels", ImageError)
     width, height = (round(float(side)) for side in numbers)
     check_sides(width, height)
-    text = markup.decode("utf-8", "replace")
-    return bytes(resvg_py.svg_to_bytes(text, width=width, height=height, skip_system_fonts=True))
+    sizes = {"width": width, "height": height}
+    return bytes(resvg_py.svg_to_bytes(markup.decode(), skip_system_fonts=True, **sizes))
 
 
 def is_image(start: bytes) -> bool:
