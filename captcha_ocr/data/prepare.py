@@ -331,7 +331,7 @@ def prepare_command(manifest: Manifest, out: Path, preset: str) -> Command:
     fold = manifest.options.get("fold")
     if isinstance(fold, list) and len(fold) == 2:
         out, options["folds"] = out.parent, fold[1]
-    options |= label_options(manifest) | _given_options(manifest, ("split", "seed"))
+    options |= label_options(manifest) | _given_options(manifest, ("ink", "split", "seed"))
     return Command("prepare", (manifest.source,), {"out": out, **options, "force": True})
 
 
@@ -344,7 +344,7 @@ def label_options(manifest: Manifest) -> dict[str, object]:
 
 def _given_options(manifest: Manifest, names: Iterable[str]) -> dict[str, object]:
     """Return those of the named options that a preparation was given, as they were given."""
-    defaults = {**_collect_options(PrepareConfig()), "max_bytes": MAX_BYTES}
+    defaults = {**_collect_options(PrepareConfig()), "max_bytes": MAX_BYTES, "ink": None}
     options = defaults | manifest.options
     changed = [name for name in names if options[name] != defaults[name]]
     return {name: _as_given(options[name]) for name in changed}

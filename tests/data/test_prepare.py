@@ -52,6 +52,15 @@ def test_every_image_is_in_one_split_with_its_own_text_in_random_order(images, s
     assert samples(shards, "train") != expected[:48]
 
 
+def test_shards_show_the_ink_alone_and_remember_it(images, tmp_path, tiny_preset):
+    prepare(images, tmp_path, tiny(ink="red"))
+    size = read_manifest(tmp_path).size
+    assert size == replace(tiny_preset.size, ink="red")
+    shown = {to_array(file, size).tobytes() for file in images.glob("*.png")}
+    assert {pixels for pixels, _ in samples(tmp_path)} == shown
+    assert "--ink red" in word_command(prepare_command(read_manifest(tmp_path), tmp_path, "seed"))
+
+
 def test_the_number_of_jobs_and_workers_changes_no_byte(images, shards, tmp_path, monkeypatch):
     monkeypatch.setattr(
         captcha_ocr.data.prepare, "IMAGES_PER_JOB", 25

@@ -110,7 +110,7 @@ def _check_fits(dataset: TrainingData, spec: RunSpec) -> None:
         f"`loss` ctc needs columns, which the preset {name} has not",
     )
     is_fixed = preset.size is not None and preset.size.step is None
-    if is_fixed and preset.size != dataset.size:
+    if is_fixed and preset.size != replace(dataset.size, ink=None):
         reason = f"the preset {name} needs {preset.size}"
     elif reads_columns and count_columns(model) < 2 * model.lengths.longest - 1:
         reason = f"they are too narrow for {model.lengths} characters"  # "aaa" needs blanks
