@@ -170,20 +170,23 @@ class Recognizer:
         )
 
     def limited_to(
-        self, charset: str | None, lengths: Lengths | None, fold_case: bool
+        self,
+        charset: str | None,
+        lengths: Lengths | None,
+        fold_case: bool,
+        ink: str | None = None,
     ) -> "Recognizer":
         """Return a recognizer with the same engines that reads only such texts.
 
-        UsageError as for the class.
+        Without an ink it keeps its own. UsageError as for the class.
         """
         limits: dict[str, Any] = {"charset": charset, "length": lengths, "fold_case": fold_case}
-        other = Recognizer(
-            self.engine, max_bytes=self.max_bytes, ink=self.arguments["ink"], **limits
-        )
+        limits["ink"] = ink or self.arguments["ink"]
+        other = Recognizer(self.engine, max_bytes=self.max_bytes, **limits)
         other.arguments = {**self.arguments, **limits}
         other.place, other.model_name = self.place, self.model_name
         if self.captcha_model is not None and is_asked(charset, lengths, fold_case):
-            other.captcha_model = self.captcha_model.limited_to(charset, lengths, False)
+            other.captcha_model = self.captcha_model.limited_to(charset, lengths, False, ink)
         return other
 
     def fitted_to(self, sources: Iterable[ImageSource]) -> "Recognizer":

@@ -118,8 +118,10 @@ def _draw_svg(markup: bytes) -> bytes:
     check(len(numbers) == 2, "an SVG without its size in pixels", ImageError)
     width, height = (round(float(side)) for side in numbers)
     check_sides(width, height)
-    sizes = {"width": width, "height": height}
-    return bytes(resvg_py.svg_to_bytes(markup.decode(), skip_system_fonts=True, **sizes))
+    picture = resvg_py.svg_to_bytes(
+        markup.decode(), width=width, height=height, skip_system_fonts=True
+    )
+    return bytes(picture)
 
 
 def is_image(start: bytes) -> bool:

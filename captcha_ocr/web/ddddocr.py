@@ -11,7 +11,7 @@ from itertools import product
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from captcha_ocr.errors import CaptchaOcrError, check
+from captcha_ocr.errors import CaptchaOcrError, UsageError, check
 from captcha_ocr.version import __version__
 from captcha_ocr.web.bodies import MAX_BODY, image_among, read_fields
 from captcha_ocr.web.http import JSON_TYPE, Endpoint, content_type
@@ -19,7 +19,8 @@ from captcha_ocr.web.http import JSON_TYPE, Endpoint, content_type
 # What the numbers 0 to 6 mean where characters are asked for
 _RANGES = ("0-9", "a-z", "A-Z", "a-zA-Z", "a-z0-9", "A-Z0-9", "a-zA-Z0-9")
 _STATUS = {"service_status": "running", "loaded_models": ["ocr"], "enabled_features": ["ocr"]}
-Reader = Callable[[bytes, str | None], Awaitable[str]]  # of an image, among these characters
+# Of an image, among these characters, in this ink
+Reader = Callable[[bytes, str | None, str | None], Awaitable[str]]
 _Wording = Callable[[str, str], Response]  # of a text, and of what is wrong if anything is
 
 
@@ -50,7 +51,7 @@ async def _answer(read: Reader, wording: _Wording | None, request: Request) -> R
         fields = await read_fields(request)
         wants_all = str(fields.get("probability", "")).lower() in ("true", "1")
         check(not wants_all, "probabilities are not given here, but by /v1/read")
-        text = await read(image_among(fields), _find_charset(fields))
+        text = await read(image_among(fields), _find_charset(fields), _find_ink(fields))
     except CaptchaOcrError as error:
         return wording("", str(error))
     return wording(text, "")
@@ -63,6 +64,17 @@ def _find_charset(fields: Mapping[str, object]) -> str | None:
         return str(wanted) if wanted else None
     check(0 <= wanted < len(_RANGES), f"charset_range must be 0 to {len(_RANGES) - 1}, or a text")
     return _RANGES[wanted]
+
+
+def _find_ink(fields: Mapping[str, object]) -> str | None:
+    """Return the colour that the fields ask for."""
+    check(not fields.get("color_filter_custom_ranges"), "ranges of colours are not taken here")
+    match fields.get("color_filter_colors"):
+        case None | []:
+            return None
+        case [str(colour)]:
+            return colour
+    raise UsageError("color_filter_colors must be a list of one colour")
 
 
 def _word_success(text: str, problem: str) -> Response:

@@ -4,10 +4,10 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 from captcha_ocr.data.images import ImageSource
 from captcha_ocr.data.sanitize import START, is_image
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check
-from captcha_ocr.inference.decoding import Reading
+from captcha_ocr.inference.decoding import Character, Reading
 from captcha_ocr.inference.model_folder import describe_model, read_config
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.recognizer import Recognizer
@@ -38,7 +38,8 @@ _STATUSES: dict[type[Exception], int] = {
     ImageError: 422,
     CaptchaOcrError: 500,  # the model is at fault
 }
-_PARAMETERS = ("charset", "length", "fold_case", "min_confidence")
+_PARAMETERS = ("charset", "length", "fold_case", "ink", "solve_sums", "min_confidence")
+Describe = Callable[[Reading], dict[str, Any]]
 _SHARE = re.compile(r"0|1|0?\.[0-9]{1,9}|1\.0{1,9}")
 _MAX_AT_ONCE = 16  # images that one thread reads at once
 _MAX_WAITING = 40  # images that wait for each thread; more get 503
@@ -140,12 +141,12 @@ class ReadingService:
         return admit_pages(gate, origins) if origins else gate
 
     async def _read(self, request: Request) -> Response:
-        recognizer, min_confidence = self._parse_query(request)
+        recognizer, describe = self._parse_query(request)
         reading = await self._read_image(recognizer, image_among(await read_fields(request)))
-        return JSONResponse(_describe(reading, min_confidence))
+        return JSONResponse(describe(reading))
 
-    async def _read_text(self, image: bytes, charset: str | None) -> str:
-        recognizer = self.limited_to(charset, None, False)
+    async def _read_text(self, image: bytes, charset: str | None, ink: str | None) -> str:
+        recognizer = self.limited_to(charset, None, False, ink)
         return (await self._read_image(recognizer, image)).text
 
     async def _read_image(self, recognizer: Recognizer, image: bytes) -> Reading:
@@ -156,7 +157,7 @@ class ReadingService:
         return await self.threads.read(recognizer, image)
 
     async def _read_batch(self, request: Request) -> Response:
-        recognizer, min_confidence = self._parse_query(request)
+        recognizer, describe = self._parse_query(request)
         images = (await read_fields(request)).get("images")
         if not isinstance(images, list) or not 0 < len(images) <= MAX_BATCH_IMAGES:
             raise UsageError(f"images must be 1 to {MAX_BATCH_IMAGES} texts")
@@ -164,15 +165,14 @@ class ReadingService:
 
         async def read(text: object) -> dict[str, Any]:
             try:
-                reading = await self.threads.read(recognizer, as_bytes(text))
-                return _describe(reading, min_confidence)
+                return describe(await self.threads.read(recognizer, as_bytes(text)))
             except (ImageError, UsageError) as error:
                 return {"error": str(error)}
 
         return JSONResponse({"results": await asyncio.gather(*map(read, images))})
 
-    def _parse_query(self, request: Request) -> tuple[Recognizer, float]:
-        """Return the recognizer and the least confidence that the query of a request asks for.
+    def _parse_query(self, request: Request) -> tuple[Recognizer, Describe]:
+        """Return the recognizer that the query of a request asks for, and what describes a reading.
 
         UsageError for a parameter that is unknown or wrong.
         """
@@ -183,17 +183,15 @@ class ReadingService:
                 name in _PARAMETERS,
                 f"unknown parameter {name!r}; there are {', '.join(_PARAMETERS)}",
             )
-        fold_case, least = query.get("fold_case", "false"), query.get("min_confidence", "0")
-        check(
-            fold_case in ("true", "false"),
-            f"fold_case must be true or false, not {fold_case[:40]!r}",
-        )
+        least = query.get("min_confidence", "0")
         check(
             _SHARE.fullmatch(least) is not None,
             f"min_confidence must be a number from 0 to 1, not {least[:40]!r}",
         )
         lengths = Lengths.parse(query["length"]) if "length" in query else None
-        return self.limited_to(query.get("charset"), lengths, fold_case == "true"), float(least)
+        fold_case, solve_sums = _is_set(query, "fold_case"), _is_set(query, "solve_sums")
+        recognizer = self.limited_to(query.get("charset"), lengths, fold_case, query.get("ink"))
+        return recognizer, partial(_describe, float(least), solve_sums)
 
     def _check_room(self, images: int) -> None:
         # Any number may wait where none waits
@@ -219,23 +217,30 @@ class ReadingService:
         return PlainTextResponse(str(self.metrics), media_type=CONTENT_TYPE)
 
 
-def _describe(reading: Reading, min_confidence: float) -> dict[str, Any]:
+def _is_set(query: dict[str, str], name: str) -> bool:
+    value = query.get(name, "false")
+    check(value in ("true", "false"), f"{name} must be true or false, not {value[:40]!r}")
+    return value == "true"
+
+
+def _describe(min_confidence: float, solve_sums: bool, reading: Reading) -> dict[str, Any]:
     """Return a reading as JSON types; without text and characters if it is not sure enough."""
+    is_sure = reading.confidence >= min_confidence
     facts: dict[str, Any] = {
-        "text": None,
+        "text": reading.text if is_sure else None,
         "confidence": reading.confidence,
-        "characters": None,
+        "characters": list(map(_describe_character, reading.characters)) if is_sure else None,
         "model": reading.model or None,
         "elapsed_ms": round(1000 * reading.elapsed_s, 2),
     }
-    if reading.confidence >= min_confidence:
-        facts["text"] = reading.text
-        facts["characters"] = [
-            {
-                "character": result.character,
-                "confidence": result.confidence,
-                "runner_up": result.runner_up,
-            }
-            for result in reading.characters
-        ]
+    if solve_sums:
+        facts["result"] = reading.result if is_sure else None
     return facts
+
+
+def _describe_character(result: Character) -> dict[str, Any]:
+    return {
+        "character": result.character,
+        "confidence": result.confidence,
+        "runner_up": result.runner_up,
+    }

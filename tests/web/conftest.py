@@ -4,7 +4,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
+import matplotlib
 import pytest
+from PIL import Image, ImageDraw, ImageFont
 from starlette.testclient import TestClient
 
 from captcha_ocr.inference.model_folder import PRETRAINED
@@ -53,6 +55,19 @@ def served(recognizer):
         return client
 
     return serve
+
+
+@pytest.fixture
+def draw_text():
+    """Return a function that draws a text in a colour."""
+    font = ImageFont.truetype(Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf"), 24)
+
+    def draw(text, colour=(20, 20, 90)) -> Image.Image:
+        image = Image.new("RGB", (150, 44), "white")
+        ImageDraw.Draw(image).text((10, 8), text, colour, font)
+        return image
+
+    return draw
 
 
 @pytest.fixture

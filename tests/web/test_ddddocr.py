@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from captcha_ocr.data.images import encode_png
+
 from .conftest import SAMPLE
 
 DATA = SAMPLE.read_bytes()
@@ -54,6 +56,9 @@ def test_a_client_of_ddddocr_gets_the_answer_that_it_knows(served, path, request
         ("/ocr", {"json": NO_IMAGE}, {"success": False, "data": None}),
         ("/ocr", {"json": {"image": ENCODED, "charset_range": 7}}, {"success": False}),
         ("/ocr", {"json": {"image": ENCODED, "probability": True}}, {"success": False}),
+        ("/ocr", {"json": {"image": ENCODED, "color_filter_colors": ["a", "b"]}}, {"data": None}),
+        ("/ocr", {"json": {"image": ENCODED, "color_filter_colors": ["rot"]}}, {"success": False}),
+        ("/ocr", {"json": {"image": ENCODED, "color_filter_custom_ranges": [1]}}, {"data": None}),
         ("/ocr", {"data": NO_IMAGE}, {"code": 500, "data": None}),
         ("/ocr/b64/json", {"content": "AAAA"}, {"status": 200, "result": ""}),
     ],
@@ -63,6 +68,14 @@ def test_a_problem_is_said_as_these_services_do(served, path, request_, problem)
     document = given.json()
     assert problem.items() <= document.items()
     assert document.get("message", document.get("msg"))
+
+
+def test_only_the_colour_is_read_that_is_asked_for(served, draw_text):
+    image = draw_text("AB12", (200, 0, 0))
+    image.paste(draw_text("AB12", (0, 102, 0)).crop((0, 0, 46, 44)), (0, 0))
+    encoded = base64.b64encode(encode_png(image)).decode()
+    answer = served().post("/ocr", json={"image": encoded, "color_filter_colors": ["red"]})
+    assert answer.json() == package("12")
 
 
 def test_digits_alone_are_read_if_only_these_are_asked_for(served):

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from captcha_ocr.data.images import encode_png
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.inference.captcha_package_model import CAPTCHA_PACKAGE_MODEL
 from captcha_ocr.recognizer import Recognizer
@@ -47,6 +48,31 @@ def test_options_hold_for_one_request(served):
     assert (folded["text"], plain["text"]) == ("0zla", "0ZLA")
 
 
+def test_the_result_of_a_sum_stands_beside_its_text_if_it_is_asked_for(served, draw_text):
+    client, image = served(), encode_png(draw_text("12+9=?"))
+    query = "charset=0123456789%2B-*/%3D?"
+    plain, solved, no_sum = (
+        client.post(f"/v1/read?{words}", content=content).json()
+        for words, content in (
+            (query, image),
+            (f"{query}&solve_sums=true", image),
+            ("solve_sums=true", DATA),
+        )
+    )
+    assert (solved["text"], solved["result"], no_sum["result"]) == ("12+9=?", 21, None)
+    assert "result" not in plain
+
+
+def test_only_characters_of_the_ink_are_read(served, draw_text):
+    image, client = draw_text("AB12", (200, 0, 0)), served()
+    image.paste(draw_text("AB12", (0, 102, 0)).crop((0, 0, 46, 44)), (0, 0))
+    texts = {
+        ink: client.post(f"/v1/read?ink={ink}", content=encode_png(image)).json()["text"]
+        for ink in ("red", "green")
+    }
+    assert texts == {"red": "12", "green": "AB"}
+
+
 @pytest.mark.parametrize(
     ("query", "content", "headers", "status", "named"),
     [
@@ -73,6 +99,8 @@ def test_options_hold_for_one_request(served):
         ("?min_confidence=2", DATA, PNG, 422, "min_confidence"),
         ("?min_confidence=nan", DATA, PNG, 422, "min_confidence"),
         ("?fold_case=1", DATA, PNG, 422, "fold_case"),
+        ("?solve_sums=yes", DATA, PNG, 422, "solve_sums"),
+        ("?ink=rot", DATA, PNG, 422, "rot"),
     ],
 )
 def test_a_bad_request_gets_one_sentence(served, query, content, headers, status, named):

@@ -27,7 +27,9 @@ function query() {
     const value = options.querySelector(`[name=${name}]`).value.trim(); // elements.length is a number
     if (value) chosen.set(name, value);
   }
-  if (options.elements.namedItem("fold_case").checked) chosen.set("fold_case", "true");
+  for (const name of ["fold_case", "solve_sums"]) {
+    if (options.elements.namedItem(name).checked) chosen.set(name, "true");
+  }
   return chosen.size ? `?${chosen}` : "";
 }
 
@@ -51,6 +53,8 @@ function showReading([text, confidence, copy], reading) {
   for (const each of reading.characters) {
     text.append(element("span", each.character, each.confidence < UNSURE ? "unsure" : ""));
   }
+  const result = reading.result ?? null;
+  if (result !== null) text.append(element("div", `result ${result}`, "faint"));
   confidence.textContent = percent(reading.confidence);
   for (const { character, confidence: share, runner_up: other } of reading.characters) {
     const details = `${character} ${percent(share)}${other ? `, or ${other}` : ""}`;
@@ -58,11 +62,12 @@ function showReading([text, confidence, copy], reading) {
   }
   const button = element("button", "Copy");
   button.type = "button";
-  button.setAttribute("aria-label", `Copy ${reading.text}`);
+  const copied = String(result ?? reading.text);
+  button.setAttribute("aria-label", `Copy ${copied}`);
   button.addEventListener("click", async () => {
     try {
-      await navigator.clipboard.writeText(reading.text);
-      status.textContent = `Copied ${reading.text}`;
+      await navigator.clipboard.writeText(copied);
+      status.textContent = `Copied ${copied}`;
     } catch {
       status.textContent = "The browser does not allow copying here: it needs https, or this machine's own address.";
     }
