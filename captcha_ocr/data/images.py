@@ -36,7 +36,7 @@ from captcha_ocr.data.sanitize import (
 from captcha_ocr.errors import ImageError, check
 from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
 from captcha_ocr.options.shared import MAX_AREA, MAX_BYTES
-from captcha_ocr.system.files import open_regular, walk_files
+from captcha_ocr.system.files import open_regular, sha256, walk_files
 
 
 class Readable(Protocol):
@@ -511,6 +511,11 @@ def flatten(image: Image.Image, mode: str) -> Image.Image:
                 image.putalpha(255)  # some programs forget to set it
             image = Image.alpha_composite(background, image)
         return image if image.mode == mode else image.convert(mode)
+
+
+def hash_pixels(image: Image.Image) -> str:
+    """Return a hash of what an image shows, whatever its format, mode and metadata are."""
+    return sha256(f"{image.size} ".encode() + flatten(image, "RGB").tobytes())
 
 
 def _choose_background(image: Image.Image) -> str:

@@ -33,6 +33,7 @@ from captcha_ocr.data.label_sources.tables import (
     in_folder,
     read_table,
 )
+from captcha_ocr.data.recurrence import are_versions
 from captcha_ocr.errors import Advice, CaptchaOcrError, Command, LabelError, UsageError, check
 from captcha_ocr.options.preparation import PrepareConfig, Split
 from captcha_ocr.system.console import count_kinds
@@ -112,6 +113,9 @@ class Found:
             "other files": self.others,
         }
         rows = [(name, count_kinds(kinds)) for name, kinds in counts.items() if any(kinds.values())]
+        splits = [label.split for label in self.labels if label.split]
+        if not splits and are_versions({label.file: label.text for label in self.labels}):
+            rows.append(("same text", "most texts have several images: a split has all or none"))
         if self.labels:  # else the hints are part of the advice
             rows += [("not read", hint) for hint in self.hints]
         return rows

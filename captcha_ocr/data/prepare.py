@@ -19,7 +19,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from captcha_ocr.data.images import decode, describe_oddities, fit_to_input, read_bytes, survey
+from captcha_ocr.data.images import (
+    decode,
+    describe_oddities,
+    fit_to_input,
+    hash_pixels,
+    read_bytes,
+    survey,
+)
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
 from captcha_ocr.data.selection import Selection, drop_copies, select_labels, split_rows
 from captcha_ocr.data.shards import (
@@ -115,10 +122,12 @@ class _Plan:
 class _DecodedImage(NamedTuple):
     """The hash of an image file, None if it cannot be opened.
 
-    Why it cannot be read, None if it can; what is odd.
+    content: that of its pixels. reason: why it cannot be read, None if it can. oddities: what is
+    odd.
     """
 
     sha256: str | None
+    content: str = ""
     reason: str | None = None
     oddities: tuple[str, ...] = ()
 
@@ -204,9 +213,10 @@ def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallb
             for label, image in zip(labels, decoded, strict=True)
             if image.reason
         }
-        kept, copies, conflicts = drop_copies(labels, hashes, unreadable, manifest.charset)
+        contents = [image.content for image in decoded]
+        kept, copies, conflicts = drop_copies(labels, contents, unreadable, manifest.charset)
         problems = plan.problems | unreadable | conflicts
-        rows_of = split_rows(kept, labels, plan.config)
+        rows_of = split_rows(kept, labels, contents, manifest.charset, plan.config)
         if not rows_of["train"]:
             few = (
                 f"{counted(len(kept), 'usable image')}, too few for "
@@ -445,9 +455,10 @@ def _decode_job(
             file_sha256 = sha256(data)
             image = decode(data, max_bytes)
             rows[row] = fit_to_input(image, size)
-            results.append(_DecodedImage(file_sha256, None, tuple(describe_oddities(image))))
+            oddities = tuple(describe_oddities(image))
+            results.append(_DecodedImage(file_sha256, hash_pixels(image), oddities=oddities))
         except ImageError as error:
-            results.append(_DecodedImage(file_sha256, str(error)))
+            results.append(_DecodedImage(file_sha256, reason=str(error)))
     return results
 
 

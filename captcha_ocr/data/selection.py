@@ -1,18 +1,20 @@
 """Select the labels that a network can learn, with alphabet and lengths, and split the images."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from captcha_ocr.charset import UNREADABLE, Charset, can_be_read, find_charset, split_characters
 from captcha_ocr.data.labels import Label, Problems
+from captcha_ocr.data.recurrence import are_versions, find_no_texts
 from captcha_ocr.errors import check
 from captcha_ocr.options.model import MAX_LENGTH, Lengths
 from captcha_ocr.options.preparation import RARE, SPLITS, PrepareConfig, Split
 from captcha_ocr.system.console import counted
+from captcha_ocr.system.files import sha256
 
 _MAX_NAMED = 3  # files of a group of copies, in messages
+_FEW = 100  # images; of fewer, each split has the nearest number, as luck would make it too small
 
 
 class Selection(NamedTuple):
@@ -29,10 +31,17 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
 
     UsageError if there is nothing to learn.
     """
+    no_texts = find_no_texts([label.text for label in labels])
     lengths = config.lengths or _find_usual_lengths(
-        Counter(len(split_characters(label.text)) for label in labels)
+        Counter(len(split_characters(label.text)) for label in labels if label.text not in no_texts)
     )
     reasons = {label.file: _explain_unfit(label.text, lengths, config) for label in labels}
+    reasons |= {
+        label.file: f"{label.text!r} is the text of {counted(no_texts[label.text], 'image')}: "
+        "it seems to mean that nobody could read them"
+        for label in labels
+        if label.text in no_texts
+    }
     problems = {file: reason for file, reason in reasons.items() if reason is not None}
     fit = [label for label in labels if label.file not in problems]
     first = labels[0].file
@@ -87,9 +96,9 @@ def _explain_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | 
 
 
 def drop_copies(
-    labels: list[Label], hashes: list[str | None], unreadable: Problems, charset: Charset
+    labels: list[Label], contents: Sequence[str], unreadable: Problems, charset: Charset
 ) -> tuple[list[int], int, Problems]:
-    """Keep one of each group of byte-identical images, and none of the unreadable.
+    """Keep one of each group of images with the same pixels, and none of the unreadable.
 
     Return the rows to keep, the number of copies, and the reason for each file that is left out.
 
@@ -97,10 +106,10 @@ def drop_copies(
     preferred to one in the validation set, and that to one in the training set. Copies with
     different texts are all left out, since the correct text is unknown.
     """
-    rows_of: dict[str | None, list[int]] = {}
+    rows_of: dict[str, list[int]] = {}
     readable = [row for row, label in enumerate(labels) if label.file not in unreadable]
     for row in readable:
-        rows_of.setdefault(hashes[row], []).append(row)
+        rows_of.setdefault(contents[row], []).append(row)
     kept: list[int] = []
     problems: Problems = {}
     for rows in rows_of.values():
@@ -108,45 +117,86 @@ def drop_copies(
         if len({charset.normalize(labels[row].text) for row in rows}) > 1:
             names = " and ".join(files[:_MAX_NAMED])
             names += " and others" if len(files) > _MAX_NAMED else ""
-            problems |= dict.fromkeys(
-                files, f"{names} are byte-identical, but labelled differently"
-            )
+            problems |= dict.fromkeys(files, f"{names} show the same, but are labelled differently")
         else:
             kept.append(max(rows, key=lambda row: SPLITS.index(labels[row].split or "train")))
     return sorted(kept), len(readable) - len(problems) - len(kept), problems
 
 
 def split_rows(
-    rows: list[int], labels: list[Label], config: PrepareConfig
+    rows: list[int],
+    labels: list[Label],
+    contents: Sequence[str],
+    charset: Charset,
+    config: PrepareConfig,
 ) -> dict[Split, list[int]]:
     """Return the rows of each split, in a random order that depends on the seed: by the labels,
-    else at random.
+    else by what the images show.
+
+    contents: a hash of each image's pixels. An image stays in its split as a folder grows. The
+    images of a text stay together where most images are versions of a few.
     """
-    order = np.random.default_rng(config.seed).permutation(np.array(rows, np.int64)).tolist()
-    split: dict[Split, list[int]] = {name: [] for name in SPLITS}
+    groups = contents
+    if are_versions({label.file: label.text for label in labels}):
+        groups = [charset.normalize(label.text) for label in labels]
+    order = sorted(rows, key=lambda row: _draw(contents[row], f"order {config.seed}"))
+    split_of: dict[int, Split] = dict.fromkeys(order, "train")
+    test: list[int] = []
+    val_share = 0.1
     if config.fold is not None:
-        fold, folds = config.fold
-        check(
-            folds <= len(order), f"{counted(len(order), 'usable image')} cannot make {folds} folds"
-        )
-        first, last = len(order) * (fold - 1) // folds, len(order) * fold // folds
-        split["train"], split["test"] = order[:first] + order[last:], order[first:last]
+        test = _find_fold(order, groups, config.fold, config.seed)
     elif any(label.split for label in labels):
-        for row in order:
-            split[labels[row].split or "train"].append(row)
+        split_of = {row: labels[row].split or "train" for row in order}
     else:
         _, val_percent, test_percent = config.split
-        split["train"] = order
-        split["test"] = _take_last(order, len(rows) * test_percent / 100)
-        split["val"] = _take_last(order, len(rows) * val_percent / 100)
-    if not split["val"]:
-        split["val"] = _take_last(split["train"], len(split["train"]) / 10)
+        test = _take(order, groups, f"test {config.seed}", test_percent / 100)
+        val_share = val_percent / (100 - test_percent)
+    for row in test:
+        split_of[row] = "test"
+    if "val" not in split_of.values():
+        train = [row for row in order if split_of[row] == "train"]
+        for row in _take(train, groups, f"val {config.seed}", val_share):
+            split_of[row] = "val"
+    split: dict[Split, list[int]] = {name: [] for name in SPLITS}
+    for row, name in split_of.items():
+        split[name].append(row)
     return split
 
 
-def _take_last(rows: list[int], number: float) -> list[int]:
-    """Remove and return the last `number` rows, rounded, at least one."""
-    count = max(1, round(number))
-    taken = rows[-count:]
-    del rows[-count:]
-    return taken
+def _draw(key: str, salt: str) -> float:
+    """Return a number from 0 to 1 that looks random, and is always the same for a key."""
+    return int(sha256(f"{salt} {key}".encode())[:13], 16) / 16**13
+
+
+def _take(rows: list[int], groups: Sequence[str], salt: str, share: float) -> list[int]:
+    """Return about a share of the rows, at least one, and whole groups.
+
+    Of few groups it is the nearest number. Of many it is those that draw a number below the share,
+    whatever the other rows are: so nothing that was learnt from comes into a later test.
+    """
+    drawn = {row: _draw(groups[row], salt) for row in rows}
+    order = sorted(rows, key=drawn.__getitem__)
+    are_few = len(set(drawn.values())) < _FEW
+    least = max(1, round(share * (len(rows) if are_few else _FEW)))
+    for number, row in enumerate(order[least:], least):
+        is_whole = drawn[row] != drawn[order[number - 1]]
+        if is_whole and (are_few or drawn[row] >= share):
+            return order[:number]
+    return order
+
+
+def _find_fold(
+    rows: list[int], groups: Sequence[str], fold: tuple[int, int], seed: int
+) -> list[int]:
+    """Return the rows of one of several parts, whole groups."""
+    number, folds = fold
+    order = sorted(rows, key=lambda row: _draw(groups[row], f"fold {seed}"))
+    start_of: dict[str, int] = {}
+    for place, row in enumerate(order):
+        start_of.setdefault(groups[row], place)
+    check(
+        folds <= len(start_of),
+        f"{counted(len(start_of), 'usable image')} cannot make {folds} folds",
+    )
+    first, last = len(order) * (number - 1) // folds, len(order) * number // folds
+    return [row for row in order if first <= start_of[groups[row]] < last]

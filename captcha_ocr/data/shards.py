@@ -63,7 +63,7 @@ class Manifest:
 
     Its attributes are the keys of the JSON document.
     source, labels, corrections: the folder of images and the tables that were given, for people.
-    reasons, copies: why files are left out, a line for each reason, and how many byte-identical
+    reasons, copies: why files are left out, a line for each reason, and how many identical
     images, for people. Manifests of older versions lack corrections, reasons and copies.
     """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from captcha_ocr.charset import LOOKALIKES, MAX_SHOWN, SHOWN, shorten, split_characters
-from captcha_ocr.data.images import describe_oddities, open_image, read_bytes
+from captcha_ocr.data.images import decode, describe_oddities, hash_pixels, read_bytes
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
 from captcha_ocr.data.prepare import (
     IMAGES_PER_JOB,
@@ -28,7 +28,6 @@ from captcha_ocr.input_size import ImageKind
 from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import count_kinds, counted, in_groups
-from captcha_ocr.system.files import sha256
 from captcha_ocr.system.parallel import map_jobs
 
 SHEET_FILE, WRONG_FILE = "contact-sheet.png", "read-wrong.png"
@@ -56,9 +55,13 @@ _MAX_LISTED = 8  # items in a line; the others are counted
 
 @dataclass(frozen=True)
 class _File:
-    """An image file. size: width and height. mode: of Pillow. oddities: how it is read."""
+    """An image file.
 
-    sha256: str
+    content: a hash of its pixels. size: width and height. mode: of Pillow. oddities: how it is
+    read.
+    """
+
+    content: str
     size: tuple[int, int]
     mode: str
     oddities: tuple[str, ...]
@@ -70,9 +73,9 @@ class Inspection:
 
     labels: of the readable images; if no image has a label, their texts are empty. problems: why
     files are left out, by name. contents: the files and where their labels come from. oddities: how
-    animated or transparent images are read. copies: groups of byte-identical images. conflicts:
-    such groups with different labels. input_size: what `prepare` chooses, for people. has_rows:
-    most images have several rows of characters.
+    animated or transparent images are read. copies: groups of images with the same pixels.
+    conflicts: such groups with different labels. input_size: what `prepare` chooses, for people.
+    has_rows: most images have several rows of characters.
     """
 
     folder: Path
@@ -197,7 +200,7 @@ def inspect(
             problems[label.file] = str(file)
         else:
             images[label] = file
-            groups.setdefault(file.sha256, []).append(label)
+            groups.setdefault(file.content, []).append(label)
     check(bool(images), f"no image below {folder} can be read; {labels[0].file}: {files[0]}")
     same = [group for group in groups.values() if len(group) > 1]
     return Inspection(
@@ -220,10 +223,9 @@ def _read_files(job: tuple[Path, list[Label], int]) -> list[_File | ImageError]:
     files: list[_File | ImageError] = []
     for label in labels:
         try:
-            data = read_bytes(folder / label.file, max_bytes)
-            image = open_image(data, max_bytes)
+            image = decode(read_bytes(folder / label.file, max_bytes), max_bytes)
             oddities = tuple(describe_oddities(image))
-            files.append(_File(sha256(data), image.size, image.mode, oddities))
+            files.append(_File(hash_pixels(image), image.size, image.mode, oddities))
         except ImageError as error:
             files.append(error)
     return files

@@ -22,6 +22,7 @@ from captcha_ocr.data.images import (
     describe_mixture,
     describe_oddities,
     find_images,
+    hash_pixels,
     open_image,
     read_source,
     survey,
@@ -601,3 +602,24 @@ def halved(image_format):
 def test_what_cannot_be_read_is_refused_in_one_sentence(source, error, words):
     with pytest.raises(error, match=words):
         to_array(source, GREY)
+
+
+@pytest.mark.parametrize(
+    "save",
+    [
+        lambda image, path: image.save(path.with_suffix(".bmp")),
+        lambda image, path: image.save(path.with_suffix(".png"), compress_level=1),
+        lambda image, path: image.convert("L").convert("P").save(path.with_suffix(".gif")),
+        lambda image, path: image.convert("RGBA").save(path.with_suffix(".tiff")),
+        lambda image, path: image.convert("L").save(path.with_suffix(".png"), dpi=(72, 72)),
+        lambda image, path: image.save(path.with_suffix(".webp"), lossless=True, xmp=b"<x/>"),
+    ],
+    ids=["BMP", "compression", "palette", "RGBA", "grey", "metadata"],
+)
+def test_the_same_pixels_in_another_file_have_the_same_hash(tmp_path, save):
+    pixels = np.arange(64, dtype=np.uint8).reshape(8, 8)
+    image = Image.fromarray(pixels).convert("RGB")
+    save(image, tmp_path / "again")
+    (path,) = tmp_path.iterdir()
+    assert hash_pixels(open_image(path)) == hash_pixels(image)
+    assert hash_pixels(Image.fromarray(pixels.reshape(4, 16))) != hash_pixels(image)

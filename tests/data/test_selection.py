@@ -1,11 +1,13 @@
 import re
+from itertools import chain, product
 from pathlib import Path
 
 import pytest
 from conftest import naming
 
+from captcha_ocr.charset import Charset
 from captcha_ocr.data.labels import Label
-from captcha_ocr.data.selection import select_labels
+from captcha_ocr.data.selection import select_labels, split_rows
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.preparation import SPLITS, PrepareConfig
@@ -97,7 +99,62 @@ def test_three_images_are_enough_and_two_are_not():
     assert counts(Path("out")) == [1, 1, 1]
 
 
-def test_byte_identical_copies_are_dropped_and_counted_unless_their_texts_differ():
+@pytest.mark.parametrize(
+    ("first", "second", "split", "seed"),
+    [(300, 310, (80, 10, 10), 0), (200, 290, (70, 20, 10), 1), (150, 300, (90, 5, 5), 2)],
+)
+def test_a_test_image_was_never_learnt_from_before_the_folder_grew(first, second, split, seed):
+    words = list(map("".join, product("ABCD", repeat=5)))[:second]
+    pixels = [f"{number:x}" for number in range(second)]
+    charset, config = Charset("ABCD"), PrepareConfig(split=split, seed=seed)
+    before, after = (
+        split_rows(list(range(count)), labels(*words[:count]), pixels, charset, config)
+        for count in (first, second)
+    )
+    learnt_from = {*before["train"], *before["val"]}
+    assert learnt_from.isdisjoint(after["test"])
+    assert set(before["train"]).isdisjoint(after["val"])
+    for rows, percent in zip(after.values(), split, strict=True):
+        expected = second * percent / 100
+        assert abs(len(rows) - expected) < 3 * expected**0.5
+    assert sorted(chain.from_iterable(after.values())) == list(range(second))
+
+
+@pytest.mark.parametrize("fold", [None, (1, 4), (4, 4)])
+@pytest.mark.parametrize("count", [20, 150])
+def test_the_versions_of_an_image_are_in_one_split(fold, count):
+    words = list(map("".join, product("ABCD", repeat=6)))[:: 4**6 // count][:count]
+    versions = [Label(f"{word}_{number}.png", word) for word in words for number in range(3)]
+    pixels = list(map(str, range(len(versions))))
+    config = PrepareConfig(fold=fold)
+    split = split_rows([*range(len(versions))], versions, pixels, Charset("ABCD"), config)
+    texts = [{versions[row].text for row in rows} for rows in split.values()]
+    assert all(map(set.isdisjoint, texts, texts[1:] + texts[:1]))
+    assert sum(map(len, texts)) == count
+    assert all(texts)
+
+
+def test_every_image_is_tested_in_one_fold():
+    words, pixels = list(map("".join, product("ABCD", repeat=4))), list(map(str, range(256)))
+    folds = [
+        split_rows(
+            [*range(256)], labels(*words), pixels, Charset("ABCD"), PrepareConfig(fold=(n, 5))
+        )
+        for n in range(1, 6)
+    ]
+    assert sorted(chain.from_iterable(fold["test"] for fold in folds)) == list(range(256))
+    assert [len(fold["val"]) > 0 for fold in folds] == [True] * 5
+
+
+def test_a_word_for_no_text_is_left_out_by_name():
+    words = list(map("".join, product("abc", repeat=4)))
+    selected = select_labels(labels(*words, *["null"] * 9), PrepareConfig())
+    assert [label.text for label in selected.labels] == words
+    assert list(selected.problems) == [f"{number}.png" for number in range(81, 90)]
+    assert re.search(naming("'null'", "9"), selected.problems["81.png"])
+
+
+def test_copies_are_dropped_and_counted_unless_their_texts_differ():
     rows = [(0, "ab"), (0, "ab"), (0, "AB"), (1, "ab"), (1, "ba")]
     prepared = prepare_rows([*rows, (2, "ab"), (3, "ba"), (4, "ab"), (5, "ba")])
     assert (prepared.manifest.copies, sum(counts(Path("out")))) == (2, 5)

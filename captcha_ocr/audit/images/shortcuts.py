@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from captcha_ocr.data.images import flatten, open_image
+from captcha_ocr.data.images import hash_pixels, open_image
 from captcha_ocr.data.labels import Label
 from captcha_ocr.data.sanitize import FORMATS
 from captcha_ocr.errors import ImageError, UsageError
 from captcha_ocr.scores import wilson_interval
-from captcha_ocr.system.files import sha256
 
 _LEAST_TEXT = 3  # characters that are looked for in a file: shorter ones stand there by chance
 _LEAST_SHARE = 0.01  # of the images, from which a shortcut counts
@@ -138,16 +137,16 @@ def _search_files(
     """Return groups of images with the same pixels, the number of files that hold their text, and
     why files are no images.
     """
-    same_pixels: defaultdict[tuple[object, ...], list[Label]] = defaultdict(list)
+    same_pixels: defaultdict[str, list[Label]] = defaultdict(list)
     in_files, unreadable = 0, dict[str, str]()
     for label in labels:
         path = folder / label.file
         try:
-            image = flatten(open_image(path), "RGB")
+            content = hash_pixels(open_image(path))
         except ImageError as error:
             unreadable[label.file] = str(error)
         else:
-            same_pixels[image.size, sha256(image.tobytes())].append(label)
+            same_pixels[content].append(label)
             in_files += holds_text(path.read_bytes(), label.text)
     return [group for group in same_pixels.values() if len(group) > 1], in_files, unreadable
 

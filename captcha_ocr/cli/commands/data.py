@@ -230,7 +230,7 @@ def _rows_of_preparation(prepared: "Prepared") -> list[tuple[str, str]]:
         reason = f"fewer than {FEWEST:,} images train from the model in the package"
         rows.append(("preset", f"finetune: {reason}"))
     if manifest.copies:
-        rows.append(("left out", f"{manifest.copies:,} byte-identical copies of other images"))
+        rows.append(("left out", f"{manifest.copies:,} copies of other images, pixel for pixel"))
     return rows
 
 

@@ -1,0 +1,77 @@
+"""Texts that recur in a folder: words that stand for no text, and versions of one image."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
+from os.path import commonprefix
+from pathlib import PurePosixPath
+
+# What people, programs and spreadsheets write where there is no text, without signs and blanks
+_NO_TEXT = re.compile(
+    "null?|none|nil|nan|na|void|undefined|unknown|unk|unlabell?ed|empty|blank|missing|err(?:or)?"
+    "|fail(?:ed|ure)?|exception|timeout|invalid|bad|broken|corrupt(?:ed)?|unreadable|illegible"
+    "|unrecogni[sz]ed|unsolvable|unsolved|unclear|notext|no(?:t)?readable|can(?:no)?tread|noidea"
+    "|skip(?:ped)?|ignored?|todo|tbd|fixme|placeholder|default|false|idk|dontknow"
+    "|unbekannt|unleserlich|fehler|leer|keine?|inconnu|illisible|erreur|vide|desconocido|ilegible"
+    "|vacío|desconhecido|ilegível|erro|sconosciuto|illeggibile|errore|неизвестно|ошибка|нет|пусто"
+    "|未知|无|無|空|不明|错误|無法辨識|看不清|読めない|알수없음"
+)
+_FEWEST = 3  # images with such a word
+_TIMES = 3  # as many as any other text has
+_MANY_TEXTS = 10  # fewer cannot be split
+_BY_CHANCE = 4  # possible texts for each image; with fewer, texts recur by chance
+_COMMON = 3  # texts with a character that a network can learn without one of them
+
+
+def find_no_texts(texts: Collection[str]) -> dict[str, int]:
+    """Return the words that stand for no text, `null` or `????`, with the number of their images.
+
+    Such a word is known, or has no letter and no digit where most texts have some, or is one
+    character again and again, or alone has its length. And it recurs much more often than any text:
+    one that occurs once is a text.
+    """
+    counts = Counter(texts)
+    lengths = Counter(map(len, counts))
+    are_words = 2 * sum(any(map(str.isalnum, text)) for text in counts) > len(counts)
+    odd = {text for text in counts if _looks_like_none(text, are_words)}
+    alone = {text for text in counts if lengths[len(text)] == 1} - odd
+    most = max((count for text, count in counts.items() if text not in odd | alone), default=0)
+    least = max(_FEWEST, _TIMES * most)
+    # The length alone says less, so it needs more.
+    found = {text for text in odd if counts[text] >= least}
+    found |= {text for text in alone if counts[text] >= 2 * least}
+    return {text: counts[text] for text in found if most}
+
+
+def _looks_like_none(text: str, are_words: bool) -> bool:
+    is_known = _NO_TEXT.fullmatch("".join(filter(str.isalnum, text.casefold()))) is not None
+    has_none = are_words and not any(map(str.isalnum, text))
+    return is_known or has_none or (len(text) > 2 and len(set(text)) == 1)
+
+
+def are_versions(texts: Mapping[str, str]) -> bool:
+    """Tell whether most images are versions of others: AB12_0, AB12_1, turned or blurred.
+
+    texts: of each file. They recur more than by chance, in files whose names have the text or begin
+    alike, and their characters are in several of them.
+    """
+    names_of = defaultdict[str, list[str]](list)
+    for file, text in texts.items():
+        names_of[text.casefold()].append(PurePosixPath(file).stem.casefold())
+    characters = Counter(chain.from_iterable(map(set, names_of)))
+    possible = len(characters) ** min(map(len, names_of), default=0)
+    if len(names_of) < _MANY_TEXTS or _BY_CHANCE * len(texts) > possible:
+        return False
+    everywhere = len(_find_beginning(chain.from_iterable(names_of.values())))
+    versions = sum(
+        len(names)
+        for text, names in names_of.items()
+        if len(names) > 1 and (text in names[0] or len(_find_beginning(names)) > everywhere)
+    )
+    are_common = 2 * sum(count >= _COMMON for count in characters.values()) > len(characters)
+    return are_common and 2 * versions > len(texts)
+
+
+def _find_beginning(names: Iterable[str]) -> str:
+    return commonprefix(list(names))  # noqa: RUF071 - of any texts

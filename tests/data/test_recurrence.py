@@ -1,0 +1,99 @@
+import random
+
+import pytest
+
+from captcha_ocr.data.recurrence import are_versions, find_no_texts
+
+DIGITS, LETTERS, CHARACTERS = "0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHJK23456789"
+
+
+def draw(count, characters=CHARACTERS, length=4):
+    """Different random texts, always the same."""
+    chance, texts = random.Random(1), dict[str, None]()
+    while len(texts) < count:
+        texts["".join(chance.choices(characters, k=length))] = None
+    return [*texts]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *(
+            "null",
+            "NULL",
+            "none",
+            "NaN",
+            "N/A",
+            "n.a.",
+            "#N/A",
+            "unknown",
+            "<unknown>",
+            "undefined",
+        ),
+        *("error", "Unreadable", "not readable", "empty", "[skip]", "TODO", "desconocido", "未知"),
+        *("????", "?", "-", "---", "...", "*****", "#", "____"),
+        *("xxxx", "0000", "?A? nobody knows", "see the next one"),
+    ],
+)
+def test_a_word_that_recurs_and_is_no_text_is_found(word):
+    texts = draw(220)
+    assert find_no_texts([*texts, *[word] * 20]) == {word: 20}
+    assert find_no_texts([*texts, word]) == {}  # a text that occurs once
+    assert find_no_texts([*texts, *["nil"] * 9, *[word] * 20])[word] == 20  # beside another
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [*draw(200, LETTERS), "null", "none", "fail"],
+        ["null", "word", "time", "none"] * 20,  # a list of words
+        ["0000", "1234", "5678"] * 9 + draw(50, DIGITS),
+        ["null"] * 30,  # nothing else: said elsewhere
+        ["+", "-", "*"] * 10 + ["-"] * 20,
+        draw(100, "-+*", 5) + ["-----"] * 2,
+        draw(90) + ["A23B"] * 20,  # which may be what the program draws
+        [text for text in draw(50) for _ in range(8)] + ["none"] * 9,
+    ],
+)
+def test_texts_stay_even_if_they_recur_or_are_words(texts):
+    assert find_no_texts(texts) == {}
+
+
+def copies(form, count=8, texts=None):
+    """Files and texts of versions of images."""
+    return {
+        form.format(text, number, place): text
+        for place, text in enumerate(texts or draw(50))
+        for number in range(count)
+    }
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        copies("{0}_{1}.png"),
+        copies("{1}_{0}.png", 2),
+        copies("a/{0} ({1}).jpg"),
+        copies("{0}-rotated{1}.png", 4),
+        copies("img_{2:04}_{1}.png"),
+        copies("{2:03}/{0}_blur{1}.png", 3),
+        {file.lower(): text for file, text in copies("{0}_{1}.png").items()},
+    ],
+)
+def test_versions_of_images_are_known_by_their_texts_and_names(texts):
+    assert are_versions(texts)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {},
+        copies("{0}.png", 1, draw(300)),
+        {**copies("{0}.png", 1, draw(300)), **copies("{0}_2.png", 1, draw(20))},
+        copies("{0}_{1}.png", 40, ["AB", "BA", "AA"]),
+        copies("{0}_{1}.png", 8, draw(60, DIGITS, 2)),  # such texts recur by chance
+        copies("{0}_{1}.png", 9, [chr(0x4E00 + number) * 4 for number in range(50)]),
+    ],
+)
+def test_other_images_are_no_versions(texts):
+    assert not are_versions(texts)
