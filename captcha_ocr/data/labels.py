@@ -23,6 +23,7 @@ from captcha_ocr.data.label_sources.names import (
     NO_TEXT,
     NameReader,
     TextTest,
+    are_counted,
     describe_place,
     recur_in_folders,
 )
@@ -61,6 +62,7 @@ _NO_TEXT_FOLDER = re.compile(
 _LEADS_OUT = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|\Z)|.*\0", re.DOTALL)  # a path, of Windows, too
 # As YOLO writes them: a class, the middle and the sides
 _BOX = re.compile(r"\d+(?: \d?\.\d+| [01]){4,5}")
+_COUNTED = "the names count the images and hold no texts; write these with captcha-ocr label"
 _IMAGES_OF_A_TEXT = 5  # at most, on average, in folders named after texts of several characters
 Problems = dict[str, str]  # file name -> the reason why it is left out
 
@@ -382,10 +384,12 @@ def labels_from_names(files: list[str], allowed: TextTest | None = None) -> Foun
     """Return the label in each file's name, and the reason why others have none."""
     stems = {file: PurePosixPath(file).stem for file in files}
     recur = recur_in_folders(files, list(stems.values()))
+    count = allowed is None and are_counted(list(stems.values()))
     reader, ways = NameReader(list(stems.values()), allowed), Counter[str]()
 
     def find_text(file: str) -> str:
         check(not recur, f"names recur in the folders, so they hold no texts; {HINT}", LabelError)
+        check(not count, _COUNTED, LabelError)
         text = reader.find_text(stems[file])
         ways[f"file names, {describe_place(stems[file], text)}"] += 1
         return text

@@ -45,6 +45,9 @@ _FULL = 0.9
 _FEW_VALUES = 10  # a part with fewer different values than 1 in 10 names may be a counter of copies
 _ENOUGH = 20  # names for such a share
 _SHORT = 2  # digits of a counter of copies, beside a longer part
+_SINGLE = 36  # names of one letter or digit are no count, though they fill their range
+_PIECE = re.compile(r"\d+|\D")  # of a name that counts
+_SIGN = re.compile(r"[+*=?×÷]")  # of a sum, whose numbers may fill their range
 _AROUND_PARTS = "_. ,;#@~—–()[]{}"
 _SEPARATORS = frozenset("-" + _AROUND_PARTS)
 _SEPARATOR = re.compile(r"(?<=[^-{0}])([-{0}]+)(?=[^-{0}])".format(re.escape(_AROUND_PARTS)))
@@ -251,6 +254,39 @@ def recur_in_folders(files: list[str], stems: list[str]) -> bool:
         folders[stem].add(str(PurePosixPath(file).parent))
     most_recur = 2 * sum(len(folders[stem]) > 1 for stem in stems) > len(stems)
     return most_recur and (3 * len(folders) <= len(stems) or _is_short(tuple(folders)))
+
+
+def are_counted(stems: Sequence[str]) -> bool:
+    """Tell whether names count the images, with letters, too: a00 … h49, 0a0 … 22f, p1_01 …."""
+    names = {stem.lower() for stem in stems}
+    if len(names) <= _SINGLE or len(names) < len(stems) or _SIGN.search("".join(names)):
+        return False
+    start = len(commonprefix(list(names)))  # noqa: RUF071 - of any texts
+    ends = [name[start:] for name in names]
+    width = max(map(len, ends))
+    padded = [list(end.rjust(width, "0")) for end in ends]
+    return _have_no_gaps(padded) or _have_no_gaps(list(map(_PIECE.findall, ends)))
+
+
+def _have_no_gaps(names: list[list[str]]) -> bool:
+    """Tell whether the last pieces after the same pieces are runs without gaps, and these, too."""
+    rows = {tuple(map(_to_number, name)) for name in names}
+    while len(set(map(len, rows))) == 1 and () not in rows:
+        runs = defaultdict[tuple[int, ...], list[int]](list)
+        for *before, last in rows:
+            runs[tuple(before)].append(last)
+        span = sum(max(run) - min(run) + 1 for run in runs.values())
+        is_constant = len(set(chain.from_iterable(runs.values()))) == 1
+        if not is_constant and (_FULL * span > len(rows) or len(rows) < 2 * len(runs)):
+            return False
+        rows = set(runs)
+    return rows == {()}
+
+
+def _to_number(piece: str) -> int:
+    if piece.isdecimal():
+        return int(piece)
+    return int(piece, 36) if piece.isalnum() and piece.isascii() else ord(piece)
 
 
 def describe_place(stem: str, text: str) -> str:

@@ -1,9 +1,11 @@
 import random
+from itertools import product
+from string import ascii_lowercase, digits
 
 import pytest
 from conftest import naming
 
-from captcha_ocr.data.label_sources.names import NameReader
+from captcha_ocr.data.label_sources.names import NameReader, are_counted
 from captcha_ocr.errors import LabelError
 
 CHOOSE = random.Random(0)
@@ -225,3 +227,44 @@ def test_a_single_name_that_could_be_a_text_is_one(stem):
 )
 def test_numbers_that_do_not_count_the_images_are_texts(numbers):
     assert read(numbers) == numbers
+
+
+@pytest.mark.parametrize(
+    "stems",
+    [
+        [f"{'abcdefgh'[number // 50]}{number % 50:02}" for number in range(400)],
+        [f"{'ABCD'[number % 4]}{number // 4 + 1}" for number in range(120)],
+        [f"a{number:02}b" for number in range(100)],
+        [f"p{page}_{number:02}" for page in range(1, 21) for number in range(1, 21)],
+        [f"s{page:02}-{number}" for page in range(1, 20) for number in range(12 + page % 7)],
+        [f"{number}{'abc'[part]}" for number in range(1, 40) for part in range(3)],
+        [f"{number + 160:03x}" for number in range(400)],
+        [f"{number:X}" for number in range(300)],
+        [f"img_{number:x}" for number in range(300) if number % 19],
+        list(map("".join, product(ascii_lowercase, repeat=2)))[:100],
+        list(map("".join, product(digits + ascii_lowercase, repeat=3)))[5:400],
+    ],
+)
+def test_names_in_which_letters_count_are_known(stems):
+    assert are_counted(stems)
+    assert are_counted(CHOOSE.sample(stems, len(stems)))
+
+
+@pytest.mark.parametrize(
+    "stems",
+    [
+        words(count=2000),
+        words(digits, 3, 500),
+        CHOOSE.sample([f"{number:04}" for number in range(10_000)], 5000),
+        CHOOSE.sample(list(map("".join, product(ascii_lowercase, repeat=2))), 400),
+        [*digits, *ascii_lowercase],  # each is a text
+        [f"{one}+{other}" for one in digits for other in digits],
+        [f"{text}_{number}" for text in TEXTS for number in range(8)],
+        [f"{number:04}_{text}" for number, text in enumerate(TEXTS)],
+        [f"{number:05}-{text}" for number, text in enumerate(words(digits, 2))],
+        [f"{chr(0x4E00 + 7 * number)}_{number}" for number in range(90)],
+        ["AB12", *(f"a{number:02}" for number in range(90)), *TEXTS],
+    ],
+)
+def test_texts_are_no_count(stems):
+    assert not are_counted(list(dict.fromkeys(stems)))
