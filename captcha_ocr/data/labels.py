@@ -43,11 +43,12 @@ from captcha_ocr.system.files import read_text
 LABELS_FILE = "labels.csv"
 OPTIONS_FILE = "generator.json"  # by `generate`
 ANSWERS_FILE, ANSWERS_JOURNAL = "answers.csv", "answers.jsonl"  # of `label --blind`
-_TABLE_EXTENSIONS = (".csv", ".tsv", ".json", ".jsonl", ".xlsx", ".xls", ".ods")
+_TABLE_EXTENSIONS = (".csv", ".tsv", ".json", ".jsonl", ".xml", ".xlsx", ".xls", ".ods")
 # In either case; metadata as Hugging Face's datasets have it.
 TABLES = (
     *(LABELS_FILE, "labels.tsv", "labels.json", "labels.jsonl"),
     *("metadata.jsonl", "metadata.csv"),
+    "label.txt",  # of PPOCRLabel
 )
 _MANY_TEXT_FILES = 3  # more are no tables
 _TO_CONVERT = (".avif", ".heic", ".heif", ".jxl", ".jp2", ".svg", ".ico", ".psd")
@@ -62,6 +63,7 @@ _NO_TEXT_FOLDER = re.compile(
 _LEADS_OUT = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|\Z)|.*\0", re.DOTALL)  # a path, of Windows, too
 # As YOLO writes them: a class, the middle and the sides
 _BOX = re.compile(r"\d+(?: \d?\.\d+| [01]){4,5}")
+_BOXES = "holds boxes of YOLO instead of a text: save them as Pascal VOC, whose texts are read"
 _COUNTED = "the names count the images and hold no texts; write these with captcha-ocr label"
 _IMAGES_OF_A_TEXT = 5  # at most, on average, in folders named after texts of several characters
 Problems = dict[str, str]  # file name -> the reason why it is left out
@@ -276,13 +278,16 @@ def read_labels(
     names are relative to the table's folder, to it, or to the current folder. files: the images in
     it; a name in another Unicode form, or without its extension, means one of them.
     """
-    rows = read_table(path)
     names = FileNames(folder, None if folder is None else in_folder(folder, path.parent), files)
+    rows = read_table(path, lambda name: {names.find(name), names.find_moved(name)} & names.files)
+    find = names.find
+    if names.files.isdisjoint(names.find(row.filename) for row in rows):
+        find = names.find_moved  # the table is of another folder or program
     labels: dict[str, Label] = {}
     problems: Problems = {}
     has_splits = any(row.split for row in rows)
     for row in rows:
-        file = names.find(row.filename) if row.filename else f"{path.name} row {row.number}"
+        file = find(row.filename) if row.filename else f"{path.name} row {row.number}"
         label = Label(file, standard_form(row.text), split_named(row.split), row.confidence)
         problem = _find_problem(row, label, has_splits)
         if problem is None and labels.setdefault(file, label) != label:
@@ -356,13 +361,14 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
     """Return the label in the text file of each image; None if no image has one.
 
     It lies beside the image, a.txt, a.gt.txt or a.png.txt, or in a folder labels beside the folder
-    images.
+    images. Or a program that draws boxes has put an a.json or a.xml there.
     """
     other_files, text_of = set(files.others), dict[str, str]()
     for image in files.images:
         stem = posixpath.splitext(image)[0]
         elsewhere = re.sub(r"(^|/)images/", r"\1labels/", stem)
-        names = (f"{elsewhere}.txt", f"{image}.txt", f"{stem}.gt.txt", f"{stem}.txt")
+        boxes = (f"{stem}.xml", f"{stem}.json")
+        names = (*boxes, f"{elsewhere}.txt", f"{image}.txt", f"{stem}.gt.txt", f"{stem}.txt")
         text_of.update((image, name) for name in names if name in other_files)  # the last counts
     if not text_of:
         return None
@@ -371,13 +377,20 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
     def find_text(file: str) -> str:
         check(file in text_of, "it has no text file", LabelError)
         name = text_of[file]
+        if not name.endswith(".txt"):
+            rows = read_table(images / name)
+            check(len(rows) == 1, f"{name} has the texts of {len(rows)} images", LabelError)
+            return rows[0].text
         lines = list(filter(None, map(str.strip, read_text(images / name).splitlines())))
         check(owners[name] == 1, f"{name} may belong to any of {owners[name]} images", LabelError)
+        check(not any(map(_BOX.fullmatch, lines)), f"{name} {_BOXES}", LabelError)
         check(len(lines) == 1, f"{name} has {len(lines)} lines instead of a text", LabelError)
-        check(not _BOX.fullmatch(lines[0]), f"{name} holds a box instead of a text", LabelError)
         return lines[0]
 
-    return _label_each(files.images, find_text, "text files", frozenset(owners))
+    found = _label_each(files.images, find_text, "text files", frozenset(owners))
+    distinct = {label.text for label in found.labels}
+    has_texts = len(distinct) > 1 or any(name.endswith(".txt") for name in owners)
+    return found if has_texts else None  # they may name what is in the boxes
 
 
 def labels_from_names(files: list[str], allowed: TextTest | None = None) -> Found:

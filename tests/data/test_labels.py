@@ -172,6 +172,27 @@ def texts(found):
         ("a/AB.png b/AB.png", "AB AB", {}, "file names"),
         ("x1.png", "AB", {"x1.gt.txt": " AB \r\n"}, "text files"),
         ("x1.png", "AB", {"x1.png.txt": "AB"}, "text files"),
+        (
+            "1.png 2.png",
+            "AB CD",
+            {
+                f"{number}.json": f'{{"name": "1.png", "shapes": [{{"label": "{text}"}}]}}'
+                for number, text in ((1, "AB"), (2, "CD"))
+            },
+            "text files",
+        ),
+        (
+            "1.png 2.png",
+            "AB CD",
+            {
+                f"{number}.xml": f"<a><path>/x/1.png</path><object><name>{text}</name><bndbox/>"
+                "</object></a>"
+                for number, text in ((1, "AB"), (2, "CD"))
+            },
+            "text files",
+        ),
+        ("AB.png CD.png", "AB CD", {"AB.json": "{}", "CD.json": "[]"}, "file names"),
+        ("1.png", "AB", {"Label.txt": '1.png\t[{"transcription": "AB"}]\n'}, "Label.txt"),
         ("AB_1.png CD_2.png", "AB CD", {}, "file names"),
         ("AB/img_1.png AB/img_2.png CD/img_3.png", "AB AB CD", {}, "folder names"),
         (

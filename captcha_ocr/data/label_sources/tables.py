@@ -2,6 +2,7 @@
 the images that a table means by its file names.
 """
 
+import ast
 import csv
 import io
 import json
@@ -10,11 +11,16 @@ import posixpath
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
+from captcha_ocr.data.label_sources.boxes import FILE_NAME, parse_xml, read_boxes
 from captcha_ocr.errors import UsageError
 from captcha_ocr.system.files import read_text
 
@@ -30,7 +36,13 @@ _COLUMN_NAMES = {  # the usual names of a column, in one word
     "split": {"split", "subset", "set"},
     "confidence": {"confidence"},  # in a table that `eval` wrote
 }
-_FILE_NAME = re.compile(r"\S.*\.(png|jpe?g|jpe|jfif|gif|bmp|webp|tiff?)", re.IGNORECASE)
+# A line of a list, but not a file name that begins with #
+_COMMENT = re.compile(r"^[ \t]*(?:#(?!\S*\.\w{3,4}\b)|//).*", re.MULTILINE)
+_WORD = re.compile(r"[^\W_][\w-]*")
+_ASSIGNED = re.compile(r"\s+(?:=|->|=>|:)\s+|:\s+")  # between a file name and its text
+_NEARLY_ALL = 0.9  # of the rows: a column that names images
+_UPLOAD = re.compile(r"[0-9a-f]{8}-(?=.)")  # before a file name, by Label Studio
+_AROUND_PATH = re.compile(r".*\?d=|[?#].*")  # in a URL
 # Ends of names of other columns with texts
 _OTHER_TEXTS = ("text", "transcript", "solution", "answer", "correction")
 _WEAK_NAMES = {"id", "name"}  # of a column of numbers, beside one of file names
@@ -62,39 +74,66 @@ def excerpt(text: str) -> str:
     return text if len(text) <= _MAX_EXCERPT else text[:_MAX_EXCERPT] + "…"
 
 
-def read_table(path: Path) -> list[Row]:
+def read_table(path: Path, is_image: Callable[[str], object] = FILE_NAME.fullmatch) -> list[Row]:
     """Read the rows of a table; UsageError, with its first line, if it is not understood.
 
     CSV with commas, semicolons or tabs, with a header (see COLUMNS) or rows of a file name and a
     text; a file name, a blank and a text a line; JSON: a list of objects, an object a line, or one
-    object {file name: text}. `eval --csv` and `eval --json` write such tables.
+    object {file name: text}; files with boxes (boxes.py). `eval --csv` and `eval --json` write such
+    tables. is_image: whether a name means an image; that tells columns of other names.
     """
     text = read_text(path)
     try:
-        return list(_read_json(text) if text.lstrip()[:1] in ("{", "[") else _read_csv(text))
-    except (ValueError, RecursionError, csv.Error) as error:
+        content = _parse(text)
+        boxes = list(read_boxes(content))
+        if boxes:
+            return [Row(number, file, text) for number, (file, text) in enumerate(boxes, 1)]
+        return list(_read_csv(text, is_image) if content is None else _read_json(content, is_image))
+    except (ValueError, TypeError, RecursionError, csv.Error, ElementTree.ParseError) as error:
         raise UsageError(f"{path} cannot be read as a labels file: {error}") from None
 
 
-def _read_json(text: str) -> Iterator[Row]:
-    """Yield the rows of a JSON document, or of a document a line.
-
-    Results of `eval` without a text are left out.
-    """
+def _parse(text: str) -> Any:
+    """Return the content of XML, JSON, JSON a line, PPOCRLabel or Python; None for other lines."""
+    start = text.lstrip()[:1]
+    if start == "<":
+        return parse_xml(ElementTree.fromstring(text))
+    if start not in ("{", "["):
+        if "\t[{" not in text:
+            return None
+        # PPOCRLabel: a file name and its boxes a line
+        pairs = (line.split("\t", 1) for line in filter(None, text.splitlines()))
+        return [{"file": file, "boxes": json.loads(boxes)} for file, boxes in pairs]
     try:
-        content = json.loads(text, object_pairs_hook=_refuse_repetition)
+        return json.loads(text, object_pairs_hook=_refuse_repetition)
     except json.JSONDecodeError as error:
-        if not error.msg.startswith("Extra data"):
-            raise
-        content = [json.loads(line) for line in io.StringIO(text, newline=None) if line.strip()]
+        if error.msg.startswith("Extra data"):
+            lines = io.StringIO(text, newline=None)
+            return [json.loads(line) for line in lines if line.strip()]
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return ast.literal_eval(text)
+        raise
+
+
+def _read_json(content: Any, is_image: Callable[[str], object]) -> Iterator[Row]:
+    """Yield the rows of a JSON document; results of `eval` without a text are left out."""
     documents = content if isinstance(content, list) else [content]
-    if isinstance(content, dict):
+    if isinstance(content, dict) and not _has_columns(list(content)):
+        nested = [value for value in content.values() if isinstance(value, (dict, list))]
         lists = [value for value in content.values() if isinstance(value, list)]
         if len(lists) == 1 and all(isinstance(item, dict) for item in lists[0]):
             documents = lists[0]  # {"images": [{…}, {…}]}
+        elif nested:
+            raise ValueError(
+                "it has neither rows nor boxes that are understood: save it as CSV, Pascal VOC, "
+                "or as Label Studio or Labelme do"
+            )
         elif not _find_columns(list(content)):
             content.pop("summary", None)
             documents = [{"filename": name, "text": text} for name, text in content.items()]
+    if all(isinstance(document, (list, tuple)) for document in documents):
+        yield from _read_rows(list(enumerate(documents, 1)), "", is_image)
+        return
     for number, document in enumerate(documents, 1):
         if not isinstance(document, dict):
             raise ValueError(f"item {number} is no JSON object")
@@ -194,32 +233,58 @@ def mark_text(text: str) -> str:
     return f'="{text}"' if _EXCEL_TEXT.match(text) else text
 
 
-def _read_csv(text: str) -> Iterator[Row]:
+def _read_csv(text: str, is_image: Callable[[str], object]) -> Iterator[Row]:
     """Yield the rows of a CSV document, or of lines with a file name, a blank and a text."""
-    text = _EXCEL_SEPARATOR.sub("\n", text)
+    comments = map(_WORD.findall, _COMMENT.findall(text))
+    text = _COMMENT.sub("", _EXCEL_SEPARATOR.sub("\n", text))
     stripped = [line.strip() for line in io.StringIO(text, newline=None)]
     first = next(filter(None, stripped), "")
-    separator = max(",;\t", key=first.count)  # spreadsheets use the separator of the user's country
+    separator = max(",;\t|", key=first.count)  # spreadsheets use that of the user's country
     if separator in first:
         reader = csv.reader(
             io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True
         )
         lines = [(reader.line_num, list(map(str.strip, line))) for line in reader]
     else:
-        lines = [(number, line.split(None, 1)) for number, line in enumerate(stripped, 1)]
-    lines = [(number, fields) for number, fields in lines if any(fields)]
-    head = lines[0][1] if lines else []
+        separator = " "
+        lines = [
+            (number, _ASSIGNED.sub(" ", line, 1).split()) for number, line in enumerate(stripped, 1)
+        ]
+        widths = {len(fields) for _, fields in lines if fields}
+        has_three = len(first.split()) > 2 and _has_columns(first.split())
+        if len(widths) > 1 and not has_three:  # some texts have blanks
+            lines = [(number, [*fields[:1], " ".join(fields[1:])]) for number, fields in lines]
+    rows = [(number, fields) for number, fields in lines if any(fields)]
+    width = len(rows[0][1]) if rows else 0
+    heads = [(0, head) for head in comments if len(head) == width and _has_columns(head)]
+    yield from _read_rows(heads[:1] + rows, separator, is_image)
+
+
+def _has_columns(names: Sequence[str]) -> bool:
+    with suppress(ValueError):
+        return {"filename", "text"} <= _find_columns(names).keys()
+    return False
+
+
+def _read_rows(
+    rows: list[tuple[int, list[str]]], separator: str, is_image: Callable[[str], object]
+) -> Iterator[Row]:
+    """Yield the rows of a table, with or without a header."""
+    head = rows[0][1] if rows else []
     columns = _find_columns(head)
     has_header = {"filename", "text"} <= columns.keys()
     if not has_header:
-        files = [place for place, field in enumerate(head) if _FILE_NAME.fullmatch(field)]
-        if len(head) != 2 or len(files) != 1:
+        places = _find_file_columns([fields for _, fields in rows[1:] or rows], is_image)
+        texts = [columns.get("text", 1 - places[0])] if len(places) == 1 else []
+        if not texts or (len(head) != 2 and "text" not in columns):
             raise ValueError(
                 "it needs a first line with filename,text (and, if wanted, split), or rows of a "
-                f"file name and a text; its first line is {excerpt(first)!r}"
+                f"file name and a text; its first line is {excerpt(separator.join(head))!r}"
             )
-        columns = {"filename": files[0], "text": 1 - files[0]}
-    for number, fields in lines[has_header:]:
+        columns |= {"filename": places[0], "text": texts[0]}
+        is_named = FILE_NAME.fullmatch(head[places[0]]) or is_image(head[places[0]])
+        has_header = separator != " " and not is_named
+    for number, fields in rows[has_header:]:
         if len(fields) > len(head):
             yield Row(
                 number,
@@ -228,10 +293,23 @@ def _read_csv(text: str) -> Iterator[Row]:
                 f"put a text that contains {separator!r} in quotes",
             )
         else:
-            fields += [""] * (len(head) - len(fields))
+            fields = [*fields, *[""] * (len(head) - len(fields))]
             values = {column: fields[place] for column, place in columns.items()}
             values["text"] = _EXCEL_TEXT.sub(r"\1\2", values["text"])
             yield _make_row(number, values)
+
+
+def _find_file_columns(rows: list[list[str]], is_image: Callable[[str], object]) -> list[int]:
+    """Return the places of the columns in which nearly all rows name images."""
+    for test in (FILE_NAME.fullmatch, is_image):
+        shares = [
+            sum(map(bool, map(test, column))) / len(rows)
+            for column in zip_longest(*rows, fillvalue="")
+        ]
+        places = [place for place, share in enumerate(shares) if share >= _NEARLY_ALL]
+        if places:
+            return places
+    return []
 
 
 def in_folder(folder: Path, path: Path) -> str | None:
@@ -270,3 +348,14 @@ class FileNames:
         inside = in_folder(self.folder, Path(plain))
         # `exists` comes last, so that nothing outside the folder is looked for.
         return plain if inside is None or not os.path.exists(plain) else inside
+
+    def find_moved(self, name: str) -> str:
+        """Return the image whose name is the end of another folder's or program's; else what it
+        means by itself.
+
+        Label Studio puts a mark before names.
+        """
+        parts = unquote(_AROUND_PATH.sub("", name.replace("\\", "/"))).split("/")
+        ends = ["/".join(parts[start:]) for start in range(len(parts))]
+        ends.append(_UPLOAD.sub("", parts[-1]))
+        return next((self.file_of[end] for end in ends if end in self.file_of), self.find(name))

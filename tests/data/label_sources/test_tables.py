@@ -77,6 +77,19 @@ def test_the_usual_names_of_columns_are_known(header):
         "AB;a.png\né 1;b.png\n",
         "a.png\tAB\nb.png\té 1\n",
         "a.png AB\nb.png   é 1\n",
+        "# what is what\n# [image] [text]\na.png AB\n\n# the rest\nb.png é 1\n",
+        "#filename,text\na.png,AB\nb.png,é 1\n",
+        "// read by hand\na.png\tAB\n  # and this\nb.png\té 1\n",
+        "filename text\na.png AB\nb.png é 1\n",
+        "# image | text | who\na.png | AB | me\nb.png | é 1 | you\n",
+        "a.png: AB\nb.png: é 1\n",
+        "a.png = AB\nb.png -> é 1\n",
+        "{'a.png': 'AB', 'b.png': 'é 1'}",
+        "[{'file': 'a.png', 'text': 'AB'}, {'file': 'b.png', 'text': 'é 1'},]",
+        "[('a.png', 'AB'), ('b.png', 'é 1')]",
+        '[["a.png", "AB"], ["b.png", "é 1"]]',
+        "Bild;Was da steht\na.png;AB\nb.png;é 1\n",
+        "answer,my image,author\nAB,a.png,me\né 1,b.png,you\n",
         '[{"filename": "a.png", "text": "AB"}, {"filename": "b.png", "text": "é 1"}]',
         '{"image": "a.png", "label": "AB"}\n\n{"image": "b.png", "label": "é 1"}\n',
         '{"a.png": "AB", "b.png": "é 1"}',
@@ -115,6 +128,7 @@ def test_a_text_is_neither_cut_nor_changed(content, text):
     "content",
     [
         "filename,text\na.png,A,B\nb.png,CD\n",
+        "filename text who\na.png A B me\nb.png CD you\n",
         "filename;text;split\na.png;A;B;train\nb.png;CD;\n",
         "filename\ttext\na.png\tA\tB\nb.png\tCD\n",
         '[{"file": "a.png", "text": 1.5}, {"file": "b.png", "text": "CD"}]',
@@ -133,8 +147,12 @@ def test_a_row_that_does_not_fit_is_an_error_of_that_row(content):
     [
         ("x,y\n1,2\n", "x,y"),
         ("", "''"),
-        ("filename|text\na.png|AB\n", "filename|text"),
+        ("filename^text\na.png^AB\n", "filename^text"),
         ("only words\n", "only words"),
+        ("a.png AB 0f3\nb.png CD 1e4\n", "a.png AB 0f3"),
+        ("Bild,Wort,Autor\na.png,AB,me\n", "Bild,Wort,Autor"),
+        ("Bild,Kopie\na.png,b.png\n", "Bild,Kopie"),
+        ("# image text\na.png AB 0f3\nb.png CD 1e4\n", "a.png AB 0f3"),
         ("a.png,A,\nb.png,CD\n", "a.png,A,"),  # no header says what the third field is
         ("y" * 500, "y" * 50),
         ("filename,file,text,text\na.png,b.png,A,B\n", "text"),
@@ -210,3 +228,36 @@ def test_confidences_are_shares_or_percentages_and_anything_else_is_none(tmp_pat
     rows = [f"{number}.png,AB,{value}\n" for number, value in enumerate(values)]
     (tmp_path / "codes.csv").write_text("filename,text,confidence\n" + "".join(rows))
     assert [row.confidence for row in read_table(tmp_path / "codes.csv")] == [*values.values()]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/data/upload/4/035efa25-a.png",
+        "/data/local-files/?d=some%20where/sub/a.png",
+        "https://host/project/sub/a.png?token=1#top",
+        "s3://bucket/a.png",
+        "/home/somebody/captchas/sub/a.png",
+        "C:\\Users\\me\\captchas\\a.png",
+        "../train/a.png",
+        "other/folder/a",
+    ],
+)
+def test_a_table_of_another_folder_or_program_means_the_images_here(tmp_path, name):
+    (tmp_path / "table.csv").write_text(f"filename,text\n{name},AB\n/data/b.png,CD\n")
+    folder, expected = tmp_path / "images", [Label("a.png", "AB"), Label("b.png", "CD")]
+    assert read_labels(tmp_path / "table.csv", folder, ["a.png", "b.png", "c.png"])[0] == expected
+    # One that is here means that the others are elsewhere.
+    labels, _ = read_labels(tmp_path / "table.csv", folder, ["a.png", "/data/b.png"])
+    assert Label("a.png", "AB") not in labels
+
+
+def test_a_column_is_known_by_the_images_that_it_names(tmp_path):
+    table, images = tmp_path / "table.csv", [f"k{number}.png" for number in range(20)]
+    rows = "".join(f"{number},k{number},AB{number}\n" for number in range(20))
+    table.write_text(f"number,Bild,text\n{rows}")
+    found, problems = read_labels(table, tmp_path, images)
+    assert ([label.text for label in found], problems) == ([f"AB{n}" for n in range(20)], {})
+    table.write_text("".join(f"k{number} AB{number}\n" for number in range(19)) + "other CD\n")
+    found, problems = read_labels(table, tmp_path, images)
+    assert [label.file for label in found] == [*images[:19], "other"]
