@@ -45,6 +45,9 @@ _MERGED = {ord(character): group[0] for group in LOOKALIKES for character in gro
 UNREADABLE = "controls, and marks without a letter, cannot be read"
 # Of any width: one blank in an image
 _BLANKS = re.compile("[ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
+_FULL_WIDTH = {number + 0xFEE0: number for number in range(0x21, 0x7F)}  # as of Ａ１
+_SCRIPTS = {"LATIN", "CYRILLIC", "GREEK"}  # with letters that look alike
+_FOREIGN = 10  # of that many texts, one with a letter of another script is a typing error
 # Characters of an alphabet: of more than the first number, so many are shown
 MAX_SHOWN, SHOWN = (100, 20)
 # What runs from left to right in a text that runs from right to left, as kinds of characters: L
@@ -61,9 +64,10 @@ def merge_lookalikes(text: str) -> str:
 
 def standard_form(text: str) -> str:
     """Return `text` in composed Unicode (NFC), its blanks as single spaces between other
-    characters.
+    characters, and full-width characters as ASCII.
     """
-    return _BLANKS.sub(" ", unicodedata.normalize("NFC", text)).strip(" ")
+    text = unicodedata.normalize("NFC", text).translate(_FULL_WIDTH)
+    return _BLANKS.sub(" ", text).strip(" ")
 
 
 def split_characters(text: str) -> list[str]:
@@ -325,6 +329,24 @@ def look_alike(one: str, other: str) -> bool:
 def _fold_look_alikes(text: str) -> str:
     merged = merge_lookalikes(unicodedata.normalize("NFKD", text)).casefold()
     return "".join(character for character in merged if character != " " and can_be_read(character))
+
+
+def find_foreign_letters(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the letter of another script than those of nearly all texts, a Cyrillic А among Latin
+    ones, by the name of the text.
+    """
+    scripts = {
+        letter: unicodedata.name(letter, "").split(" ")[0] for letter in "".join(texts.values())
+    }
+    counts = Counter(scripts[letter] for text in texts.values() for letter in text)
+    usual = max(_SCRIPTS, key=counts.__getitem__)
+    foreign = {letter for letter, script in scripts.items() if script in _SCRIPTS - {usual}}
+    found = {
+        name: _name_character(letter)
+        for name, text in texts.items()
+        for letter in foreign.intersection(text)
+    }
+    return found if _FOREIGN * len(found) < len(texts) else {}
 
 
 def how_they_differ(one: str, other: str) -> str:

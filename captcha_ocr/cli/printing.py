@@ -18,6 +18,7 @@ from captcha_ocr.errors import Advice, Command, ImageError, UsageError, in_one_l
 from captcha_ocr.options.declaration import words
 from captcha_ocr.options.model import ModelConfig
 from captcha_ocr.options.shared import ReadingOptions
+from captcha_ocr.system.console import in_groups
 from captcha_ocr.system.files import write_atomic
 
 if TYPE_CHECKING:
@@ -201,29 +202,33 @@ def warn_of_unreadable(config: ModelConfig, truths: list[str]) -> None:
 def labels_to_score(
     labels_file: Path, folders: Iterable[Path]
 ) -> "tuple[Path, list[Label], Problems]":
-    """Read a labels file whose names are relative to one of these folders.
+    """Read a labels file whose names are relative to one of these folders, or a labelled folder.
 
     It is the first in which all of the images are, else the one that has most of them. Return it,
     the labels, and why rows are left out. UsageError if no folder has any of the images.
     """
     from captcha_ocr.data.images import find_images
-    from captcha_ocr.data.labels import read_labels
+    from captcha_ocr.data.labels import find_labels, read_labels
 
+    if labels_file.is_dir():
+        return labels_file, find_labels(labels_file).check().labels, {}
     tried: list[tuple[int, Path, list[Label], Problems]] = []
     for folder in dict.fromkeys(folders):
         rows, problems = read_labels(labels_file, folder)
         here = sum((folder / row.file).exists() for row in rows)
-        if here < len(rows):  # names in another Unicode form, or without an extension
+        if here < len(rows) + len(problems):  # names in another form, or of another folder
             rows, problems = read_labels(labels_file, folder, find_images(folder).images)
             here = sum((folder / row.file).exists() for row in rows)
         tried.append((here, folder, rows, problems))
-        if here == len(rows):
+        if 0 < here == len(rows):
             break
     here, folder, rows, problems = max(tried, key=lambda attempt: attempt[0])
-    if rows and here == 0:
+    if here == 0 and (rows or problems):
         command = Command("eval", ("FOLDER",), {"labels": labels_file})
         advice = Advice("name the folder of images", command)
-        raise UsageError(f"{labels_file} names no image in {folder}", advice)
+        places = " or ".join(str(place.resolve()) for _, place, _, _ in tried)
+        why = "" if rows else f": {in_groups(problems)[0]}"
+        raise UsageError(f"{labels_file} names no image in {places}{why}", advice)
     return folder, rows, problems
 
 

@@ -261,6 +261,7 @@ def _read_own_labels(table: Path, images: Path, files: ImageFiles) -> tuple[list
     labels, refused = read_labels(table, images, files.images)
     named = [label.file for label in labels] + list(refused)
     if named and set(files.images).isdisjoint(named):
+        check(bool(labels), f"{table} holds no label: {named[0]}: {refused.get(named[0])}")
         nearest = next(filter(partial(look_alike, named[0]), files.images), files.images[0])
         raise UsageError(
             f"no row of {table} names an image below {images}: the first row names {named[0]!r}, "

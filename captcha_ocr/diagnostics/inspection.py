@@ -10,7 +10,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.charset import LOOKALIKES, MAX_SHOWN, SHOWN, shorten, split_characters
+from captcha_ocr.charset import (
+    LOOKALIKES,
+    MAX_SHOWN,
+    SHOWN,
+    find_foreign_letters,
+    shorten,
+    split_characters,
+)
 from captcha_ocr.data.images import decode, describe_oddities, hash_pixels, read_bytes
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
 from captcha_ocr.data.prepare import (
@@ -304,6 +311,10 @@ def advice_on_images(inspection: Inspection) -> list[str]:
 def advice_on_tables(contents: Found, texts: Sequence[str]) -> list[str]:
     """Return what to do with texts that a spreadsheet or a model may have written."""
     advice = advice_on_spreadsheet(texts) if contents.has_table else []
+    foreign = find_foreign_letters({label.file: label.text for label in contents.labels})
+    if foreign:
+        places = _join_first([f"{letter} ({file})" for file, letter in foreign.items()])
+        advice.append(f"another script looks alike, type these letters again: {places}")
     if contents.readings:
         advice.append(
             f"{counted(contents.readings, 'text')} are a model's readings: check every row, "

@@ -155,8 +155,34 @@ def test_names_are_relative_to_the_first_folder_that_has_the_images(name, folder
     assert rows == [Label(rows[0].file, "AB")]
 
 
+@pytest.mark.parametrize("name", ["/old/raw/a.png", "file:///x/a.png", "{}", "C:\\raw\\a.png"])
+@pytest.mark.parametrize("place", ["tables", "raw"])
+def test_a_table_of_another_folder_or_with_whole_paths_names_the_images(tmp_path, name, place):
+    for folder in (tmp_path / "raw", tmp_path / "tables"):
+        folder.mkdir()
+    Image.new("L", (4, 4)).save(tmp_path / "raw" / "a.png")
+    table = tmp_path / place / "x.csv"
+    table.write_text(f"filename,text\n{name.format(tmp_path / 'raw' / 'a.png')},AB\n")
+    found = labels_to_score(table, [table.parent, tmp_path / "raw"])
+    assert found == (tmp_path / "raw", [Label("a.png", "AB")], {})
+
+
+def test_a_labelled_folder_can_be_scored_by_its_names_or_its_table(tmp_path):
+    for name in ("AB.png", "CD_1.png"):
+        Image.new("L", (4, 4)).save(tmp_path / name)
+    folder, rows, problems = labels_to_score(tmp_path, [])
+    assert (folder, problems) == (tmp_path, {})
+    assert rows == [Label("AB.png", "AB"), Label("CD_1.png", "CD")]
+    (tmp_path / "labels.csv").write_text("filename,text\nAB.png,EF\n")
+    assert labels_to_score(tmp_path, [])[1] == [Label("AB.png", "EF")]
+
+
 def test_a_table_without_any_of_the_images_asks_for_their_folder(tmp_path):
     (tmp_path / "x y.csv").write_text("filename,text\ngone.png,AB\n")
     with pytest.raises(UsageError, match=naming("x y.csv")) as raised:
         labels_to_score(tmp_path / "x y.csv", [tmp_path])
     assert "eval FOLDER --labels" in word_error(raised.value)
+    assert str(tmp_path) in str(raised.value)
+    (tmp_path / "x y.csv").write_text("filename,text\n,AB\n")
+    with pytest.raises(UsageError, match=naming("x y.csv", "no file name")):
+        labels_to_score(tmp_path / "x y.csv", [tmp_path])

@@ -102,6 +102,12 @@ def test_an_empty_label_conflicting_rows_and_a_file_outside_the_folder_are_repor
     assert (labels, list(problems)) == ([], [name])
 
 
+def test_a_table_of_which_no_row_is_a_label_says_why():
+    raw = write_folder("a.png", files={"labels.csv": "filename,text\n,AB\n"})
+    with pytest.raises(UsageError, match=naming("labels.csv row 2", "no file name")):
+        find_labels(raw)
+
+
 def test_a_row_without_a_file_name_is_reported_by_its_number():
     labels, (place,) = read("filename,text\na.png,AB\n,CD\n")
     assert labels == [Label("a.png", "AB")]

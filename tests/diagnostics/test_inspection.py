@@ -1,6 +1,7 @@
 import re
 import shutil
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -206,6 +207,17 @@ def test_several_rows_of_characters_are_told(tmp_path, tops, told):
         image.save(tmp_path / f"{DIGITS[number]}.png")
     advice = advice_on_images(inspect(tmp_path, ANY, ONE_WORKER))
     assert sum("one row" in sentence for sentence in advice) == told
+
+
+def test_letters_of_another_script_and_versions_of_images_are_named(tmp_path):
+    words = list(map("".join, product("ABCDE", repeat=4)))[::40]
+    versions = [f"{word}_{number}" for word in words for number in range(3)]
+    for number, name in enumerate([*versions, "\u0410BC_1"]):
+        draw(tmp_path, f"{name}.png", number)
+    found = inspect(tmp_path, ANY, ONE_WORKER)
+    named = [line for line in advice_on_images(found) if "U+0410" in line]
+    assert [re.search(naming("\u0410BC_1.png"), line) is not None for line in named] == [True]
+    assert any(line.startswith("same text") for line in str(found).splitlines())
 
 
 def test_the_sample_is_repeatable_and_has_every_label_once(found):

@@ -69,7 +69,9 @@ _READING, _COMPUTING = "What is read", "Computing"  # headings in the help
 @dataclass(frozen=True, eq=False, repr=False)
 class _EvalCommand(Options):
     labels: Path | None = option(
-        None, "CSV with filename,text to score the readings against.", path="file"
+        None,
+        "CSV with filename,text, or a labelled folder, to score the readings against.",
+        path="file or folder",
     )
     as_csv: bool = option(
         False, "Print a table filename,text,confidence, least confident first.", flag="--csv"
@@ -158,7 +160,8 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
         if options.second is None and not output.quiet:
             printer.print_traits(recognizer, reading)
         if folder == PRETRAINED and printer.is_unsure:
-            note(what_to_do(paths, labels, reading))
+            is_table = labels is not None and labels.is_file()
+            note(what_to_do(paths, labels if is_table else None, reading))
     if printer.failed:
         sys.exit(1)
 
@@ -308,7 +311,7 @@ def _score_files(
     for path, result in _read_paths(recognizer, sources, hidden):
         label = label_of(path)
         if label is None:
-            problems[path] = f"{labels_file.name} has no row for it"
+            problems[path] = f"{labels_file.name} has no label for it"
         elif isinstance(result, ImageError):
             printer.print_error(path, result)
         else:

@@ -87,6 +87,8 @@ def test_scores_are_of_the_images_that_are_named_and_have_a_row(read, images, so
         {"path", "text", "confidence", "characters", "model"}
     ] * 3
     assert summary["summary"]["images"] == 3
+    named = read(images, "--labels", images)
+    assert (named.exit_code, named.stdout) == (whole.exit_code, whole.stdout)
     table, names = tmp_path / "labels.csv", [path.name for path in some]
     table.write_text(
         f"filename,text\nsome/{names[0]},123\nsome/{names[1]},1X\nsome/{names[2]},12\n"
