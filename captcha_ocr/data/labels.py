@@ -362,13 +362,18 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
     """Return the label in the text file of each image; None if no image has one.
 
     It lies beside the image, a.txt, a.gt.txt or a.png.txt, or in a folder labels beside the folder
-    images. Or a program that draws boxes has put an a.json or a.xml there.
+    images. Or a program that draws boxes has put an a.json or a.xml there,
+    or an a.xml into a folder Annotations beside that of the images.
     """
     other_files, text_of = set(files.others), dict[str, str]()
     for image in files.images:
         stem = posixpath.splitext(image)[0]
         elsewhere = re.sub(r"(^|/)images/", r"\1labels/", stem)
-        boxes = (f"{stem}.xml", f"{stem}.json")
+        boxes = (
+            re.sub("[^/]*/([^/]*)$", r"Annotations/\1.xml", stem),
+            f"{stem}.xml",
+            f"{stem}.json",
+        )
         names = (*boxes, f"{elsewhere}.txt", f"{image}.txt", f"{stem}.gt.txt", f"{stem}.txt")
         text_of.update((image, name) for name in names if name in other_files)  # the last counts
     if not text_of:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from os.path import commonprefix
 from pathlib import PurePosixPath
+from statistics import median_low
 
 # What people, programs and spreadsheets write where there is no text, without signs and blanks
 _NO_TEXT = re.compile(
@@ -60,7 +61,7 @@ def are_versions(texts: Mapping[str, str]) -> bool:
     for file, text in texts.items():
         names_of[text.casefold()].append(PurePosixPath(file).stem.casefold())
     characters = Counter(chain.from_iterable(map(set, names_of)))
-    possible = len(characters) ** min(map(len, names_of), default=0)
+    possible = len(characters) ** median_low([*map(len, names_of), 0])
     if len(names_of) < _MANY_TEXTS or _BY_CHANCE * len(texts) > possible:
         return False
     everywhere = len(_find_beginning(chain.from_iterable(names_of.values())))

@@ -16,6 +16,8 @@ from captcha_ocr.system.files import sha256
 _MAX_NAMED = 3  # files of a group of copies, in messages
 _FEW = 100  # images; of fewer, each split has the nearest number, as luck would make it too small
 
+_FEW_IN_FOLD = 50  # likewise
+
 
 class Selection(NamedTuple):
     """The labels to use, their alphabet and lengths, and why other files are left out."""
@@ -188,9 +190,12 @@ def _take(rows: list[int], groups: Sequence[str], salt: str, share: float) -> li
 def _find_fold(
     rows: list[int], groups: Sequence[str], fold: tuple[int, int], seed: int
 ) -> list[int]:
-    """Return the rows of one of several parts, whole groups."""
+    """Return the rows of one of several parts, whole groups; those of many stay as `_take` says."""
     number, folds = fold
-    order = sorted(rows, key=lambda row: _draw(groups[row], f"fold {seed}"))
+    drawn = {row: _draw(groups[row], f"fold {seed}") for row in rows}
+    if len(set(drawn.values())) >= _FEW_IN_FOLD * folds:
+        return [row for row in rows if int(drawn[row] * folds) == number - 1]
+    order = sorted(rows, key=drawn.__getitem__)
     start_of: dict[str, int] = {}
     for place, row in enumerate(order):
         start_of.setdefault(groups[row], place)

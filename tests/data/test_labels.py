@@ -197,6 +197,16 @@ def texts(found):
             },
             "text files",
         ),
+        (
+            "VOC/JPEGImages/1.png VOC/JPEGImages/2.png",
+            "AB CD",
+            {
+                f"VOC/Annotations/{number}.xml": f"<a><filename>{number}.png</filename><object>"
+                f"<name>{text}</name><bndbox/></object></a>"
+                for number, text in ((1, "AB"), (2, "CD"))
+            },
+            "text files",
+        ),
         ("AB.png CD.png", "AB CD", {"AB.json": "{}", "CD.json": "[]"}, "file names"),
         ("1.png", "AB", {"Label.txt": '1.png\t[{"transcription": "AB"}]\n'}, "Label.txt"),
         ("AB_1.png CD_2.png", "AB CD", {}, "file names"),

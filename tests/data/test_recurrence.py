@@ -77,6 +77,7 @@ def copies(form, count=8, texts=None):
         copies("{0}-rotated{1}.png", 4),
         copies("img_{2:04}_{1}.png"),
         copies("{2:03}/{0}_blur{1}.png", 3),
+        {"x.png": "A", **copies("{0}_{1}.png")},
         {file.lower(): text for file, text in copies("{0}_{1}.png").items()},
     ],
 )

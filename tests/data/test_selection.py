@@ -144,6 +144,11 @@ def test_every_image_is_tested_in_one_fold():
     ]
     assert sorted(chain.from_iterable(fold["test"] for fold in folds)) == list(range(256))
     assert [len(fold["val"]) > 0 for fold in folds] == [True] * 5
+    assert all(30 < len(fold["test"]) < 75 for fold in folds)
+    fewer = split_rows(
+        [*range(250)], labels(*words), pixels, Charset("ABCD"), PrepareConfig(fold=(1, 5))
+    )
+    assert set(fewer["test"]) == {*folds[0]["test"]} - {*range(250, 256)}
 
 
 def test_a_word_for_no_text_is_left_out_by_name():
