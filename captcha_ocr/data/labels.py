@@ -18,6 +18,7 @@ from captcha_ocr.charset import (
     standard_form,
 )
 from captcha_ocr.data.images import ImageFiles, find_images
+from captcha_ocr.data.label_sources.boxes import read_yolo
 from captcha_ocr.data.label_sources.names import (
     HINT,
     NO_TEXT,
@@ -63,7 +64,7 @@ _NO_TEXT_FOLDER = re.compile(
 _LEADS_OUT = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|\Z)|.*\0", re.DOTALL)  # a path, of Windows, too
 # As YOLO writes them: a class, the middle and the sides
 _BOX = re.compile(r"\d+(?: \d?\.\d+| [01]){4,5}")
-_BOXES = "holds boxes of YOLO instead of a text: save them as Pascal VOC, whose texts are read"
+_BOXES = "holds boxes of YOLO instead of a text; a classes.txt, which names the classes, is needed"
 _COUNTED = "the names count the images and hold no texts; write these with captcha-ocr label"
 _IMAGES_OF_A_TEXT = 5  # at most, on average, in folders named after texts of several characters
 Problems = dict[str, str]  # file name -> the reason why it is left out
@@ -379,6 +380,8 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
     if not text_of:
         return None
     owners = Counter(text_of.values())
+    tables = [file for file in files.others if PurePosixPath(file).name == "classes.txt"]
+    classes = read_text(images / tables[0]).split() if tables else []
 
     def find_text(file: str) -> str:
         check(file in text_of, "it has no text file", LabelError)
@@ -389,14 +392,18 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
             return rows[0].text
         lines = list(filter(None, map(str.strip, read_text(images / name).splitlines())))
         check(owners[name] == 1, f"{name} may belong to any of {owners[name]} images", LabelError)
-        check(not any(map(_BOX.fullmatch, lines)), f"{name} {_BOXES}", LabelError)
+        are_boxes = bool(lines) and all(map(_BOX.fullmatch, lines))
+        check(not are_boxes or bool(classes), f"{name} {_BOXES}", LabelError)
+        if are_boxes:
+            return read_yolo(lines, classes)
         check(len(lines) == 1, f"{name} has {len(lines)} lines instead of a text", LabelError)
         return lines[0]
 
-    found = _label_each(files.images, find_text, "text files", frozenset(owners))
+    found = _label_each(files.images, find_text, "text files", frozenset({*owners, *tables}))
     distinct = {label.text for label in found.labels}
-    has_texts = len(distinct) > 1 or any(name.endswith(".txt") for name in owners)
-    return found if has_texts else None  # they may name what is in the boxes
+    are_texts = not classes and any(name.endswith(".txt") for name in owners)
+    # Else they may name what is in the boxes
+    return found if are_texts or len(distinct) > 1 else None
 
 
 def labels_from_names(files: list[str], allowed: TextTest | None = None) -> Found:

@@ -198,6 +198,16 @@ def texts(found):
             "text files",
         ),
         (
+            "1.png 2.png",
+            "BA CA",
+            {
+                "classes.txt": "A\nB\nC\n",
+                "1.txt": "0 0.7 0.5 0.1 0.2\n1 0.2 0.5 0.1 0.2\n",
+                "2.txt": "2 0.1 0.5 0.1 0.2\n0 0.25 0.5 0.1 0.2\n",
+            },
+            "text files",
+        ),
+        (
             "VOC/JPEGImages/1.png VOC/JPEGImages/2.png",
             "AB CD",
             {
@@ -224,6 +234,22 @@ def test_labels_are_found_where_people_put_them(images, labels, files, source):
     assert texts(found) == dict(zip(images.split(), labels.split(), strict=True))
     assert any(source in where for where in found.sources)
     assert sum(found.sources.values()) == len(images.split())
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"1.txt": "0 0.7 0.5 0.1 0.2\n"}, ("1.txt", "YOLO", "classes.txt")),
+        ({"1.txt": "3 0.7 0.5 0.1 0.2\n", "classes.txt": "A\nB\n"}, ("class 3",)),
+        ({"1.txt": "A\nB\n"}, ("1.txt", "2 lines")),
+        ({"1.json": '{"file": "a.png"}\n{"file": "b.png"}'}, ("1.json", "2 images")),
+    ],
+)
+def test_a_text_file_without_one_text_is_named(files, words):
+    others = {"2.txt": "1 0.7 0.5 0.1 0.2", "3.txt": "0 0.7 0.5 0.1 0.2"}
+    files = files | (others if "classes.txt" in files else {"3.txt": "AB"})
+    found = find_labels(write_folder("1.png", "2.png", "3.png", files=files))
+    assert re.search(naming(*words), found.problems["1.png"])
 
 
 def test_names_in_another_unicode_form_mean_the_same_image():

@@ -1,13 +1,15 @@
 """Read texts in the files of programs in which people draw boxes around them.
 
 These are Label Studio, PPOCRLabel, Labelme, VGG Image Annotator and CreateML in JSON, and Pascal
-VOC (LabelImg) and CVAT in XML.
+VOC (LabelImg) and CVAT in XML. YOLO has a text file for each image, of the classes of boxes.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from xml.etree import ElementTree
+
+from captcha_ocr.errors import LabelError, check
 
 FILE_NAME = re.compile(r"\S.*\.(png|jpe?g|jpe|jfif|gif|bmp|webp|tiff?)", re.IGNORECASE)
 _TEXT_KEYS = ("transcription", "text", "attribute", "label")  # an attribute of CVAT
@@ -43,6 +45,17 @@ def read_boxes(document: Any) -> Iterator[tuple[str, str]]:
             parts.sort(key=_place_of)
         if parts:
             yield file, "".join(map(_text_of, parts))
+
+
+def read_yolo(lines: Sequence[str], classes: Sequence[str]) -> str:
+    """Return the names of the classes in lines of YOLO, from left to right.
+
+    LabelError if a class has no name.
+    """
+    boxes = sorted((float(x), int(number)) for number, x, *_ in map(str.split, lines))
+    numbers = [number for _, number in boxes]
+    check(max(numbers) < len(classes), f"class {max(numbers)} has no name", LabelError)
+    return "".join(map(classes.__getitem__, numbers))
 
 
 def _walk(node: Any) -> Iterator[dict[str, Any]]:
