@@ -22,7 +22,7 @@ def parse_xml(element: ElementTree.Element) -> dict[str, Any]:
     """Return an XML document as `json.loads` would return it."""
     parts = {str(number): parse_xml(child) for number, child in enumerate(element)}
     values = {child.tag: child.text for child in element if not len(child)}
-    name = {"label": values["name"]} if "bndbox" in {child.tag for child in element} else {}
+    name = {"label": values.get("name")} if element.find("bndbox") is not None else {}
     return {**parts, **values, **name, **element.attrib}
 
 

@@ -131,8 +131,9 @@ def _read_json(content: Any, is_image: Callable[[str], object]) -> Iterator[Row]
         elif not _find_columns(list(content)):
             content.pop("summary", None)
             documents = [{"filename": name, "text": text} for name, text in content.items()]
-    if all(isinstance(document, (list, tuple)) for document in documents):
-        yield from _read_rows(list(enumerate(documents, 1)), "", is_image)
+    if all(isinstance(row, (list, tuple)) and {*map(type, row)} <= {str, int} for row in documents):
+        rows = [(number, list(map(str, row))) for number, row in enumerate(documents, 1)]
+        yield from _read_rows(rows, "", is_image)
         return
     for number, document in enumerate(documents, 1):
         if not isinstance(document, dict):
@@ -274,7 +275,7 @@ def _read_rows(
     columns = _find_columns(head)
     has_header = {"filename", "text"} <= columns.keys()
     if not has_header:
-        places = _find_file_columns([fields for _, fields in rows[1:] or rows], is_image)
+        places = _find_file_columns([row[: len(head)] for _, row in rows[1:] or rows], is_image)
         texts = [columns.get("text", 1 - places[0])] if len(places) == 1 else []
         if not texts or (len(head) != 2 and "text" not in columns):
             raise ValueError(

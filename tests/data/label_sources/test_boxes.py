@@ -112,10 +112,12 @@ def test_the_texts_of_boxes_are_read_from_left_to_right(document):
         ({"images": [{"id": 1, "file_name": "a.png"}], "annotations": [{"bbox": [1]}]}, "CSV"),
         ({"a.png99": {"filename": "a.png", "regions": [{"shape_attributes": {}}]}}, "CSV"),
         ([{"file": "a.png", "boxes": [{"text": "A"}, {"text": "B"}]}], "'A'"),
+        ([["a.png", None]], "item 1"),
+        ("text,b.png\n,x,c.png,d.png\n", "text,b.png"),
         ("<annotation><filename>a.png</filename>", "file.dat"),
         ({"a": [1], "annotations": [1], "b": "a.png"}, "file.dat"),
     ],
-    ids=["COCO", "no texts", "no places", "damaged", "other"],
+    ids=["COCO", "no texts", "no places", "no text", "more fields", "damaged", "other"],
 )
 def test_files_whose_texts_are_not_understood_are_refused(document, words):
     with pytest.raises(UsageError, match=naming("file.dat", words)):
