@@ -76,13 +76,14 @@ class Label:
     one is given.
 
     confidence: of a text that comes from a table of a model's readings, which somebody may have
-    corrected.
+    corrected. moved_from: the name in a table that was made in another folder.
     """
 
     file: str
     text: str
     split: Split | None = None
     confidence: float | None = field(default=None, compare=False)
+    moved_from: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,11 @@ class Found:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what was found, for people: what is counted, and its kinds with their number."""
+        moved = [label.moved_from for label in self.labels if label.moved_from]
         counts: dict[str, Mapping[str, int]] = {
             "labels from": self.sources,
             "among them": {"a model's readings, to be checked": self.readings},
+            "other folder": {f"in the table, such as {name}": len(moved) for name in moved[:1]},
             "splits given": Counter(label.split for label in self.labels if label.split),
             "other files": self.others,
         }
@@ -282,15 +285,15 @@ def read_labels(
     """
     names = FileNames(folder, None if folder is None else in_folder(folder, path.parent), files)
     rows = read_table(path, lambda name: {names.find(name), names.find_moved(name)} & names.files)
-    find = names.find
-    if names.files.isdisjoint(names.find(row.filename) for row in rows):
-        find = names.find_moved  # the table is of another folder or program
+    is_moved = names.files.isdisjoint(names.find(row.filename) for row in rows)
+    find = names.find_moved if is_moved else names.find
     labels: dict[str, Label] = {}
     problems: Problems = {}
     has_splits = any(row.split for row in rows)
     for row in rows:
         file = find(row.filename) if row.filename else f"{path.name} row {row.number}"
-        label = Label(file, standard_form(row.text), split_named(row.split), row.confidence)
+        origin = row.filename if is_moved and file in names.files else None
+        label = Label(file, standard_form(row.text), split_named(row.split), row.confidence, origin)
         problem = _find_problem(row, label, has_splits)
         if problem is None and labels.setdefault(file, label) != label:
             problem = f"{path.name} gives it two different labels"

@@ -102,6 +102,11 @@ def test_an_empty_label_conflicting_rows_and_a_file_outside_the_folder_are_repor
     assert (labels, list(problems)) == ([], [name])
 
 
+def test_it_is_said_that_a_table_was_made_in_another_folder():
+    raw = write_folder("a.png", files={"labels.csv": "filename,text\n/old/a.png,AB\n"})
+    assert ("other folder", "in the table, such as /old/a.png 1") in find_labels(raw).rows()
+
+
 def test_a_table_of_which_no_row_is_a_label_says_why():
     raw = write_folder("a.png", files={"labels.csv": "filename,text\n,AB\n"})
     with pytest.raises(UsageError, match=naming("labels.csv row 2", "no file name")):

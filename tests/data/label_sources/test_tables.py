@@ -247,6 +247,8 @@ def test_a_table_of_another_folder_or_program_means_the_images_here(tmp_path, na
     (tmp_path / "table.csv").write_text(f"filename,text\n{name},AB\n/data/b.png,CD\n")
     folder, expected = tmp_path / "images", [Label("a.png", "AB"), Label("b.png", "CD")]
     assert read_labels(tmp_path / "table.csv", folder, ["a.png", "b.png", "c.png"])[0] == expected
+    moved = read_labels(tmp_path / "table.csv", folder, ["a.png"])[0]
+    assert moved[0].moved_from == name
     # One that is here means that the others are elsewhere.
     labels, _ = read_labels(tmp_path / "table.csv", folder, ["a.png", "/data/b.png"])
     assert Label("a.png", "AB") not in labels
