@@ -79,6 +79,7 @@ _FROM_URL_ALPHABET = bytes.maketrans(b"-_", b"+/")  # the alphabet that URLs hav
 _LONGEST_HEAD = 200  # characters before the image in a `data:` URI
 # Of JSON, and what they are in a URL or as they are
 _ESCAPES = {rb"\\+u00": b"%", rb"\\+[nrt]": b"\n", rb"\\+/": b"/"}
+_ESCAPES_AND_BLANKS = (b"%", b"&", b"\\", b" ", b"\t", b"\r", b"\n")
 _LEAST_BASE64 = 50  # characters; no image file is smaller
 _LONGEST_NAME = 200  # characters of a path in a message
 _UNREADABLE = {  # what is wrong, by the number of the error
@@ -329,7 +330,9 @@ def from_base64(text: bytes, max_bytes: int = MAX_BYTES) -> bytes | None:
     # Of an image file, too: the whole would take long
     head = _unescape(text[:_LONGEST_HEAD]).lstrip(_BESIDE_BASE64)
     start = _BASE64_MARK.sub(b"", head).translate(_FROM_URL_ALPHABET)
-    if len(text) >= _LEAST_BASE64 and start.startswith(_BASE64_STARTS):
+    # Base64 needs fewer escapes and blanks: more would take a hundred times their size of memory
+    is_dense = 4 * sum(map(text.count, _ESCAPES_AND_BLANKS)) <= len(text)
+    if is_dense and len(text) >= _LEAST_BASE64 and start.startswith(_BASE64_STARTS):
         encoded = _BASE64_MARK.sub(b"", _unescape(text).strip(_BESIDE_BASE64))
         check_size(len(encoded) // 2, max_bytes)
         encoded = _join_lines(encoded).translate(_FROM_URL_ALPHABET).rstrip(b"=")

@@ -551,6 +551,7 @@ def file_reading(result):
 URIS = [
     "data:image/svg+xml;base64,PHN2Zz48L3N2Zz4=",
     "data:image/png;base64,iVBORw0KGgo!" + 50 * "A",
+    *("data:image/png;base64,iVBORw0KGgo" + 1000 * sign for sign in ("%41", "A ", "A\\n")),
     *("data:", "data:image/png;base64,", "DATA:,", b"data:image/png;base64,"),
 ]
 SHAPES = [
