@@ -305,13 +305,14 @@ def adapting_here(monkeypatch, short_runs):
     from captcha_ocr.experiments import adaptation
 
     monkeypatch.setattr(adaptation, "_RECIPE", replace(adaptation._RECIPE, epochs=1))
-    monkeypatch.setattr(adaptation, "_MOST_ROUNDS", 1)
+    monkeypatch.setattr(adaptation, "MOST_ROUNDS", 1)
 
-    def run_here(_, name, arguments, options):
+    def run_here(_, name, arguments, options, watch=lambda: None):
         line = [*map(str, arguments), *words(options)]
         main.get_command(click.Context(main), name).make_context(name, line)  # else UsageError
         reading = ReadingOptions(device="cpu", threads=options.pop("threads", 1))
         adaptation.adapt(*arguments, AdaptOptions(second="none", quiet=True, **options), reading)
+        watch()
 
     monkeypatch.setattr(ChildRuns, "run_command", run_here)
 

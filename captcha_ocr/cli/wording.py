@@ -14,7 +14,7 @@ import click
 from captcha_ocr.errors import CaptchaOcrError, Command, in_one_line
 from captcha_ocr.inference.model_folder import MODEL_VARIABLE, name_model
 from captcha_ocr.options.declaration import flag_for, words
-from captcha_ocr.options.shared import ADAPTED, RUN
+from captcha_ocr.options.shared import ADAPTED, LABELLED, RUN
 from captcha_ocr.system.console import command_line
 
 ARGUMENTS = "captcha_ocr.arguments"  # of the running command, in click's context
@@ -96,7 +96,7 @@ def read_command(model: Path, images: Path | None) -> str:
     if images is not None and images.is_dir():
         for file in find_images(images).images[:1]:
             line += place(images / file)
-    if model not in (RUN, ADAPTED) or MODEL_VARIABLE in os.environ:
+    if model not in (RUN, ADAPTED, LABELLED) or MODEL_VARIABLE in os.environ:
         line += ["--model", *place(Path(name_model(model)))]
     return command_line("eval", *line, *given_words("device", "threads", "max_bytes"))
 

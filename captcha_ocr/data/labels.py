@@ -5,6 +5,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -477,7 +478,10 @@ def _split_by_folders(labels: list[Label]) -> list[Label]:
 def read_journal(path: Path) -> list[dict[str, Any]]:
     """Return the lines of the journal of answers: file, seconds (None if unknown), and more.
 
-    None without the file.
+    None without the file. A line that was cut short, when the disk was full, is left out.
     """
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    return list(map(json.loads, lines))
+    documents = []
+    for line in path.read_text("utf-8").splitlines() if path.exists() else []:
+        with suppress(ValueError):
+            documents.append(json.loads(line))
+    return documents

@@ -12,7 +12,7 @@ import random
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
@@ -42,13 +42,13 @@ from captcha_ocr.network.weights import mean_model, save_model
 from captcha_ocr.options.adapting import AdaptOptions
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
-from captcha_ocr.options.shared import ReadingOptions
+from captcha_ocr.options.shared import ADAPTED, ReadingOptions
 from captcha_ocr.options.training import PRESETS, TrainOptions
 from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import Table, counted, duration, in_groups, say
 from captcha_ocr.system.documents import is_ours, read_json, sealed, to_json
-from captcha_ocr.system.files import sha256, write_atomic, writing_to
+from captcha_ocr.system.files import find_unused, sha256, write_atomic, writing_to
 from captcha_ocr.training.run.folder import BEST
 from captcha_ocr.training.train import train
 from captcha_ocr.two_readers import (
@@ -65,12 +65,12 @@ _RESULT_FILE = "result.json"
 _ROUNDS = Table({"round": 10, "labels": 9, "stay": 8, "expected": 10, "time": 14})
 _RECIPE = PRESETS["finetune"].training
 _FEWEST_IMAGES = 50
-_FEWEST_ROUNDS, _MOST_ROUNDS = 2, 6
+_FEWEST_ROUNDS, MOST_ROUNDS = 2, 6
 _AVERAGED = 3  # rounds, whose models become one
 _PART = 10  # one label of so many is for validation
 _SURE_AT_FIRST, _SURE = 0.5, 0.6  # confidence from which a reading is a label
 _FEWEST_LABELS = 60
-_ENOUGH_LABELS = 20  # that were given, to learn the design from them alone before the first round
+_ENOUGH_LABELS = 16  # that were given, to learn the design from them alone before the first round
 _FEWEST_SURE, _FEWEST_SURE_IMAGES = 0.2, 10  # of the images
 _NO_LENGTH, _NO_CHARSET = 3, 0.85  # such texts have no length, and no alphabet but the model's
 _SETTLED = 0.995  # of the readings: if so many stay, another round would learn from the same
@@ -193,6 +193,24 @@ def choose_labels(
     return surest[: max(fewest, sum(rank >= sure for rank in ranks.values()))]
 
 
+def adapt_command(images: Path) -> Command:
+    """Return the command that adapts to images: in the place of an earlier adaptation to the same
+    ones, and beside one to others.
+    """
+    with suppress(DamagedError, KeyError):
+        before = read_json(ADAPTED / _STATE_FILE)["images"]
+        if before == _hash_sizes(images, find_images(images).images):
+            return Command("adapt", (images,), {"force": True})
+    out = find_unused(ADAPTED)
+    return Command("adapt", (images,), {"out": out} if out != ADAPTED else {})
+
+
+def _hash_sizes(images: Path, files: Sequence[str]) -> str:
+    """Return a hash of the names of images and their sizes in bytes."""
+    sizes = (f"{file} {(images / file).stat().st_size}" for file in files)
+    return sha256("\n".join(sizes).encode("utf-8", "surrogateescape"))
+
+
 class _Adaptation:
     """An adaptation while it runs.
 
@@ -255,12 +273,11 @@ class _Adaptation:
 
     def _describe(self) -> bytes:
         """Return a document that another start of the same adaptation makes alike."""
-        sizes = (f"{file} {(self.images / file).stat().st_size}" for file in self.files)
         told, table = self.reading, Path(self.second)
         identity = {
             "format": _STATE_FORMAT,
             "version": 1,
-            "images": sha256("\n".join(sizes).encode("utf-8", "surrogateescape")),
+            "images": _hash_sizes(self.images, self.files),
             "labels": self.labels,
             "tested": sorted(self.tested),
             "init": read_config(self.init)["sha256"],
@@ -312,7 +329,7 @@ class _Adaptation:
             f"{len(self.tested):,} are for a test\n"
             f"second     {named}\n"
             f"in common  {kind} of {self.lengths} of the characters {shorten(self.charset)}\n"
-            f"rounds     at most {_MOST_ROUNDS} in {counted(self.options.budget, 'minute')}",
+            f"rounds     at most {MOST_ROUNDS} in {counted(self.options.budget, 'minute')}",
             self.options.quiet,
         )
         return readings
@@ -344,7 +361,7 @@ class _Adaptation:
         if self.is_begun:
             return
         if is_ours(state, _STATE_FORMAT):
-            for name in (BEST, *(f"round-{number}" for number in range(_MOST_ROUNDS + 1))):
+            for name in (BEST, *(f"round-{number}" for number in range(MOST_ROUNDS + 1))):
                 shutil.rmtree(out / name, ignore_errors=True)
             for name in (_RESULT_FILE, _READINGS_FILE, _SHEET_FILE):
                 (out / name).unlink(missing_ok=True)
@@ -374,7 +391,7 @@ class _Adaptation:
             self.learn(0, self.labels)
             readings = self.read()
         left_s = 60.0 * self.options.budget - (time.monotonic() - self.started)
-        for number in range(1, _MOST_ROUNDS + 1):
+        for number in range(1, MOST_ROUNDS + 1):
             started, before = time.monotonic(), readings
             ranks = rank_readings(readings, self.others, is_first, self.form)
             chosen = choose_labels(ranks, _SURE_AT_FIRST if is_first else _SURE)

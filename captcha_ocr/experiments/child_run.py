@@ -4,11 +4,14 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.options.declaration import words
+
+_WATCHED_S = 1.0  # between two looks at a command that runs
 
 
 class Stopped(CaptchaOcrError):
@@ -27,10 +30,15 @@ class ChildRuns:
         self.lock, self.is_stopped = threading.Lock(), False
 
     def run_command(
-        self, name: str, arguments: Sequence[object] = (), options: Mapping[str, object] = {}
+        self,
+        name: str,
+        arguments: Sequence[object] = (),
+        options: Mapping[str, object] = {},
+        watch: Callable[[], None] = lambda: None,
     ) -> None:
         """Run a command until it ends; options: by the names of their fields, such as `max_bytes`.
 
+        watch: called every second meanwhile.
         CaptchaOcrError with the last line of a command that fails; Stopped if `stop` ended it.
         """
         with self.lock:
@@ -43,7 +51,11 @@ class ChildRuns:
                 preexec_fn=partial(os.nice, self.niceness) if self.niceness else None,
             )
             self.processes.add(process)
-        _, errors = process.communicate()
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                _, errors = process.communicate(timeout=_WATCHED_S)
+                break
+            watch()
         with self.lock:
             self.processes.discard(process)
         if process.returncode != 0:

@@ -12,7 +12,7 @@ from typing import Any
 
 from captcha_ocr.errors import Advice, Command, DamagedError, UsageError, check
 from captcha_ocr.options.model import ModelConfig
-from captcha_ocr.options.shared import ADAPTED, RUN
+from captcha_ocr.options.shared import ADAPTED, LABELLED, RUN
 from captcha_ocr.system.documents import read_sealed, sealed
 from captcha_ocr.system.files import TEMPORARY, sha256, sync_folder, write_in_turn
 
@@ -187,7 +187,7 @@ def find_model_folder(folder: Path) -> Path:
     return PRETRAINED if model.resolve() == PRETRAINED.resolve() else model
 
 
-def default_model(runs: Sequence[Path] = (RUN, ADAPTED)) -> Path:
+def default_model(runs: Sequence[Path] = (RUN, ADAPTED, LABELLED)) -> Path:
     """Return the model to use if none is given.
 
     It is that of CAPTCHA_OCR_MODEL, else the newest of what `runs` have as their best, else the

@@ -65,6 +65,7 @@ class LabelOptions(Options):
     blind: bool = option(
         False, "Show no guesses: measure how well people read. Writes OUT/answers.csv."
     )
+    host: str = option("127.0.0.1", "The address to listen on; the page always needs its token.")
     port: int = option(8001, "0 takes a free one.", at_least=0, at_most=_MAX_PORT)
     out: Path | None = option(
         None, "For models and a journal.", shown=f"{LABEL_RUN}/NAME", path="folder"

@@ -18,7 +18,7 @@ MAX_THREADS = 1024
 _MAX_WORKERS = 256  # processes
 MAX_SEED = 2**32 - 1  # that every random generator we use accepts
 IMAGES, SHARDS, RUN = Path("data/images"), Path("data/shards"), Path("runs/default")  # by default
-ADAPTED = Path("runs/adapted")
+ADAPTED, LABELLED = Path("runs/adapted"), Path("runs/labelled")  # of adapt and label
 
 
 def parse_size(text: str) -> tuple[int, int]:
@@ -114,16 +114,17 @@ class ReportOptions(Options):
 class ReadingOptions(Options):
     """Which model reads, what it may read, and where it computes.
 
-    model_folder: None takes that of CAPTCHA_OCR_MODEL, else the newer of runs/default and
-    runs/adapted, else the package's own. charset, lengths: None admits all that the model knows.
-    threads: None takes one for each processor.
+    model_folder: None takes that of CAPTCHA_OCR_MODEL, else the newest of runs/default,
+    runs/adapted and runs/labelled, else the package's own. charset, lengths: None admits all that
+    the model knows. threads: None takes one for each processor.
     """
 
     model_folder: Path | None = option(
         None,
         "A model or run folder, or pretrained.",
         flag="--model",
-        shown="CAPTCHA_OCR_MODEL, else the newer of runs/default and runs/adapted, else pretrained",
+        shown="CAPTCHA_OCR_MODEL, else the newest of runs/default, runs/adapted and "
+        "runs/labelled, else pretrained",
         path="model",
     )
     charset: str | None = charset_option(

@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -39,18 +39,24 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def write_atomic(path: Path, data: bytes, durable: bool = True) -> None:
+def write_atomic(
+    path: Path, data: bytes, durable: bool = True, confirm: Callable[[], None] = lambda: None
+) -> None:
     """Write `data` to `path`.
 
-    A reader, also one after a crash, sees either the old file or the new one.
+    A reader, also one after a crash, sees either the old file or the new one, which has its mode.
 
-    durable: wait until the data is on the disk. CaptchaOcrError if the disk is full; the old file
-    stays.
+    durable: wait until the data is on the disk. confirm: called just before the old file is
+    replaced; its error leaves that. CaptchaOcrError if the disk is full; the old file stays.
     """
-    write_in_turn([(path, data)], durable)
+    write_in_turn([(path, data)], durable, confirm)
 
 
-def write_in_turn(files: Sequence[tuple[Path, bytes]], durable: bool = True) -> None:
+def write_in_turn(
+    files: Sequence[tuple[Path, bytes]],
+    durable: bool = True,
+    confirm: Callable[[], None] = lambda: None,
+) -> None:
     """Write several files of one folder atomically, one after the other; a file may come twice.
 
     A full disk is noticed before the first file is replaced; otherwise as `write_atomic`.
@@ -68,7 +74,10 @@ def write_in_turn(files: Sequence[tuple[Path, bytes]], durable: bool = True) -> 
                     stream.flush()
                     if durable:
                         os.fsync(stream.fileno())
+            confirm()
             for temporary, (path, _) in zip(staged, files, strict=True):
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copymode(path, temporary)
                 os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -32,7 +32,7 @@ ON_CPU = ReadingOptions(device="cpu", threads=1)
 def short_rounds(monkeypatch, short_runs, torch_threads):
     """Two rounds of one epoch, of which the second has the mean of both."""
     monkeypatch.setattr(adaptation, "_RECIPE", replace(adaptation._RECIPE, epochs=1))
-    monkeypatch.setattr(adaptation, "_MOST_ROUNDS", 2)
+    monkeypatch.setattr(adaptation, "MOST_ROUNDS", 2)
     monkeypatch.setattr(adaptation, "_AVERAGED", 2)
     monkeypatch.setattr(adaptation, "_SETTLED", 2)
 
@@ -139,7 +139,7 @@ def test_labels_that_are_given_are_learnt_first_and_those_of_a_test_set_never(
 
 
 def test_what_is_no_label_is_told(unlabelled, capsys, monkeypatch):
-    monkeypatch.setattr(adaptation, "_MOST_ROUNDS", 1)
+    monkeypatch.setattr(adaptation, "MOST_ROUNDS", 1)
     Path("some.csv").write_text("filename,text\n0.png,0000\ngone.png,1111\ndamaged.png,2222\n")
     options = AdaptOptions(second="none", labels=Path("some.csv"))
     adapt(unlabelled, options, ON_CPU)
@@ -229,7 +229,7 @@ def test_where_nothing_is_read_surely_labels_are_the_way():
 def test_no_accuracy_is_expected_of_several_designs_nor_of_few_sure_readings(
     unlabelled, monkeypatch
 ):
-    monkeypatch.setattr(adaptation, "_MOST_ROUNDS", 1)
+    monkeypatch.setattr(adaptation, "MOST_ROUNDS", 1)
     for number in range(20):
         path = unlabelled / f"{number}.png"
         Image.open(path).resize((80, 60)).save(path)
@@ -260,7 +260,7 @@ def test_images_that_have_nothing_in_common_are_refused(unlabelled, monkeypatch)
 
 
 def test_a_second_reader_that_reads_something_else_is_left_out(unlabelled, monkeypatch):
-    monkeypatch.setattr(adaptation, "_MOST_ROUNDS", 1)
+    monkeypatch.setattr(adaptation, "MOST_ROUNDS", 1)
     rows = [f"unlabelled/{number}.png,QWERTZ,0.99\n" for number in range(60)]
     Path("theirs.csv").write_text("filename,text,confidence\n" + "".join(rows))
     done = invoke(

@@ -12,11 +12,11 @@ import click
 
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import FOLDER, Given, takes
-from captcha_ocr.cli.wording import note, word_command
+from captcha_ocr.cli.wording import note, read_command, word_command
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
 from captcha_ocr.inference.model_folder import default_model, find_model_folder
 from captcha_ocr.options.serving import LabelOptions, ServeOptions, check_token
-from captcha_ocr.options.shared import ReadingOptions
+from captcha_ocr.options.shared import LABELLED, ReadingOptions
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.files import read_text, writing_to
 from captcha_ocr.system.processors import available_workers
@@ -24,6 +24,7 @@ from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
     from captcha_ocr.recognizer import Recognizer
+    from captcha_ocr.web.label.session import LabelSession
     from captcha_ocr.web.reading_service import ReadingService
 
 
@@ -97,8 +98,8 @@ def label(folder: Path, given: Given) -> None:
     meanwhile.
 
     Every label is in FOLDER/labels.csv before the next image comes. Ctrl-C ends it; the same
-    command goes on. With --blind the answers are scored against the labels that the folder has, at
-    the end.
+    command goes on. eval reads with the model that it made. With --blind the answers are scored
+    against the labels that the folder has, at the end.
 
     Example: captcha-ocr label my-captchas
     """
@@ -112,7 +113,7 @@ def label(folder: Path, given: Given) -> None:
     model_folder = find_model_folder(given[ReadingOptions].model_folder or default_model())
     with writing_to(folder):
         session = LabelSession(folder, model_folder, how)
-        listener, address = listen("127.0.0.1", how.port, "new")
+        listener, address = listen(how.host, how.port, "new")
         store = session.store
         counts = f"{len(store.entries):,} in {store.folder}, {session.labelled:,} of them labelled"
         note(f"images     {counts}\nmodel      {session.model}")
@@ -126,14 +127,23 @@ def label(folder: Path, given: Given) -> None:
             run(guard_labelling(session, address, word_command), listener)
         finally:
             session.stop()
-        progress = session.progress()
-        commands = list(map(word_command, progress["commands"]))
         people = session.score_answers() if how.blind else ""
-    note(f"labelled   {progress['labelled']:,} of {progress['images']:,} images")
-    if commands:
-        note("next       " + "\n           ".join(commands))
+    _tell_what_follows(session)
     if people:
         click.echo(people)
+
+
+def _tell_what_follows(session: "LabelSession") -> None:
+    """Print how far a session came, which model reads now, and the commands that work next."""
+    progress = session.progress()
+    note(f"labelled   {progress['labelled']:,} of {progress['images']:,} images")
+    if session.points:
+        note(f"model      {session.model}{session.describe_score()}")
+    for command in progress["commands"]:
+        needed = f"  (a model needs {counted(progress['needed'], 'more label')})"
+        note(f"next       {word_command(command)}{needed if progress['needed'] else ''}")
+    if session.has_default:
+        note(f"or         {read_command(LABELLED, session.store.folder)}")
 
 
 def _need_web(command: str) -> None:

@@ -50,6 +50,7 @@ _INVISIBLE = "\u200b\u200e\u200f\ufeff"  # that chat programs and spreadsheets a
 _EXCEL_SEPARATOR = re.compile(r"\A\s*sep=[,;\t]\s*\n")  # a first line for Excel
 # ="0012" and '0012: how people make a spreadsheet keep zeros
 _EXCEL_TEXT = re.compile(r'\A(?:="(.*)"|\'(?=[\d=+-])(.*))\Z')
+_FORMULA = ("=", "+", "-", "@")  # how a text begins that a spreadsheet computes
 _MAX_EXCERPT = 100  # characters of foreign text in a message
 
 
@@ -231,7 +232,7 @@ def readings_to_csv(readings: Iterable[tuple[Any, ...]], more: Iterable[str] = (
 
 def mark_text(text: str) -> str:
     """Return a text as a field of CSV that `read_table` returns unchanged."""
-    return f'="{text}"' if _EXCEL_TEXT.match(text) else text
+    return f'="{text}"' if _EXCEL_TEXT.match(text) or text.startswith(_FORMULA) else text
 
 
 def _read_csv(text: str, is_image: Callable[[str], object]) -> Iterator[Row]:

@@ -1,5 +1,6 @@
 """The service behind the page of `captcha-ocr label`."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from captcha_ocr.data.images import encode_png, open_image
-from captcha_ocr.errors import CaptchaOcrError, Command, ImageError, UsageError
+from captcha_ocr.data.images import encode_png, flatten, open_image
+from captcha_ocr.errors import CaptchaOcrError, Command, ImageError, UsageError, check
 from captcha_ocr.web.http import (
     JSON_TYPE,
     Address,
@@ -46,10 +47,10 @@ class _LabelService:
             self._make_post_endpoint("/v1/label", self._label),
             self._make_post_endpoint("/v1/undo", lambda _: self._view(session.store.undo().number)),
             Endpoint("/v1/next", lambda _: JSONResponse(self._view(session.next_number()))),
-            Endpoint("/v1/images/{number:int}", self._send_image),
+            Endpoint("/v1/images/{number}", self._send_image),
             Endpoint(
-                "/v1/images/{number:int}/view",
-                lambda request: JSONResponse(session.view(request.path_params["number"])),
+                "/v1/images/{number}/view",
+                lambda request: JSONResponse(session.view(_number_in(request))),
             ),
             Endpoint("/v1/progress", lambda _: JSONResponse(self._progress())),
             *make_page("label"),
@@ -90,11 +91,18 @@ class _LabelService:
     def _send_image(self, request: Request) -> Response:
         """Send an image as the model gets it: by its number, never by a path.
 
-        A browser shows no TIFF, and moves an animation.
+        A browser shows no TIFF, and moves an animation; a PNG holds no CMYK.
         """
         store = self.session.store
-        path = store.folder / store.entry(request.path_params["number"]).file
-        return Response(encode_png(open_image(path)), media_type="image/png")
+        image = open_image(store.folder / store.entry(_number_in(request)).file)
+        return Response(encode_png(flatten(image, "RGB")), media_type="image/png")
+
+
+def _number_in(request: Request) -> int:
+    """Return the number of an image in a path; UsageError for other words."""
+    number = request.path_params["number"]
+    check(re.fullmatch("[0-9]{1,9}", number) is not None, "an image has a number")
+    return int(number)
 
 
 def guard_labelling(

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import takewhile, tee
 from pathlib import Path
 from statistics import median
@@ -25,23 +26,26 @@ from captcha_ocr.data.labels import (
     read_journal,
 )
 from captcha_ocr.errors import CaptchaOcrError, Command, ImageError
+from captcha_ocr.experiments.adaptation import MOST_ROUNDS, adapt_command
 from captcha_ocr.experiments.child_run import ChildRuns, Stopped
 from captcha_ocr.experiments.judge import judge
 from captcha_ocr.experiments.learning_curve import Point, outlook
 from captcha_ocr.inference.decoding import Reading
-from captcha_ocr.inference.model_folder import describe_model
+from captcha_ocr.inference.model_folder import copy_model, describe_model
 from captcha_ocr.inference.traits import Tally
-from captcha_ocr.options.preparation import Split
 from captcha_ocr.options.serving import LabelOptions
+from captcha_ocr.options.shared import LABELLED, RUN
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.scores import score_texts, wilson_interval
-from captcha_ocr.system.files import write_atomic
+from captcha_ocr.system.console import duration, say
+from captcha_ocr.system.files import find_unused, write_atomic
 from captcha_ocr.training.run.folder import BEST
-from captcha_ocr.web.label.store import SEED, Entry, LabelStore
+from captcha_ocr.web.label.store import SEED, SHARE_HELD_OUT, Entry, LabelStore
 
 _WITHOUT_GUESS = 1 / 20  # of the images, to measure what guesses do to the person
 _CANDIDATES = 50  # the least sure images, among which those with rare characters come first
-_FIRST_MILESTONE = 20  # labels; then 40, 80, 160, …
+FEWEST_LABELS = 20  # to train; then again at 40, 80, 160, …
+_FEWEST_TESTED = 50  # held-out images, to tell how many more labels a better model needs
 _MINUTES = 2  # of a training, and the round that it is in
 _FEWEST_OPEN = 30  # images, for a training to gain from them, and to read them
 _TELLING = 300  # images whose readings tell what all texts have in common
@@ -102,7 +106,7 @@ class Guesser:
 
 def next_milestone(labels: int) -> int:
     """Return the number of labels at which to train next."""
-    milestone = _FIRST_MILESTONE
+    milestone = FEWEST_LABELS
     while milestone <= labels:
         milestone *= 2
     return milestone
@@ -113,19 +117,28 @@ class BackgroundTraining:
 
     It learns from the images without a label, too, but not from those of the test set. out: gets a
     folder for each training. on_model: called with the number of labels of a finished training, in
-    a thread.
+    a thread. rounds: how many have begun.
     """
 
-    def __init__(self, folder: Path, out: Path, on_model: Callable[[int], None]) -> None:
-        self.folder, self.out, self.on_model = folder, out, on_model
+    def __init__(
+        self, folder: Path, out: Path, on_model: Callable[[int], None], quiet: bool = False
+    ) -> None:
+        self.folder, self.out, self.on_model, self.quiet = folder, out, on_model, quiet
         self.children = ChildRuns(niceness=10)
         self.thread: threading.Thread | None = None
-        self.problem = ""
+        self.problem, self.rounds, self.started = "", 0, 0.0
 
     @property
     def is_running(self) -> bool:
         """Whether a training runs."""
         return self.thread is not None and self.thread.is_alive()
+
+    def progress(self) -> dict[str, int] | None:
+        """Return how far the training is, as JSON types; None if none runs."""
+        if not self.is_running:
+            return None
+        seconds = round(time.monotonic() - self.started)
+        return {"round": self.rounds, "rounds": MOST_ROUNDS, "seconds": seconds}
 
     def start(self, table: bytes, labels: int) -> None:
         """Train on a table of labels in the background."""
@@ -138,14 +151,23 @@ class BackgroundTraining:
         out.mkdir(parents=True, exist_ok=True)
         write_atomic(out / LABELS_FILE, table)
         options = {"labels": out / LABELS_FILE, "out": out, "budget": _MINUTES, "force": True}
-        self.problem = ""
+        self.problem, self.rounds, self.started = "", 0, time.monotonic()
+        say(f"training   from {labels:,} labels, some minutes in the background", self.quiet)
+
+        def watch() -> None:
+            begun = sum(1 for _ in out.glob("round-*"))
+            if begun > self.rounds:
+                self.rounds, passed = begun, duration(time.monotonic() - self.started)
+                say(f"training   {passed}: round {begun} of at most {MOST_ROUNDS}", self.quiet)
+
         try:
-            self.children.run_command("adapt", [self.folder], options)
+            self.children.run_command("adapt", [self.folder], options, watch)
             self.on_model(labels)
         except Stopped:
             return
         except CaptchaOcrError as error:
             self.problem = str(error)
+            say(f"training   failed: {error}", self.quiet)
 
     def stop(self) -> None:
         """End the training that runs, and begin no more."""
@@ -169,8 +191,10 @@ class LabelSession:
         self.journal = out / (ANSWERS_JOURNAL if options.blind else "journal.jsonl")
         paths = [folder / entry.file for entry in self.store.entries]
         self.guesser = Guesser(paths, Recognizer(model, options.device))
-        self.training = BackgroundTraining(folder, out, self._take_over)
+        self.options, self.adaptation = options, adapt_command(folder)
+        self.training = BackgroundTraining(folder, out, self._finish_training, options.quiet)
         self.points: list[Point] = []
+        self.has_default = False  # whether eval reads with a model of this session
         self.shown_at: dict[int, float] = {}
         if not options.blind:
             names = [folder.name for folder in out.glob("labels-*")]
@@ -197,22 +221,30 @@ class LabelSession:
         """Return the numbers of the images without a label that were not skipped."""
         return [entry.number for entry in self.store.entries if entry.text is None]
 
-    def _labelled_in(self, split: Split) -> list[Entry]:
-        return [entry for entry in self.store.entries if entry.text and entry.split == split]
+    @property
+    def held_out(self) -> list[Entry]:
+        """The labelled images of which no model has learnt the text."""
+        return [entry for entry in self.store.entries if entry.text and entry.split != "train"]
 
     def next_number(self) -> int | None:
         """Return the image to label next.
 
-        The held-out images come in their random order, then the least sure ones. Of these, those
-        come first whose characters are rare among the labels: unlike images.
+        One in five is held out, in a random order. The others are the least sure ones. Of these,
+        those come first whose characters are rare among the labels: unlike images.
         """
-        for number in self.store.first:
-            if self.store.entries[number].text is None:
-                return number
-        numbers, guesses = self.open_numbers(), self.guesser.guesses
-        guessed = [number for number in numbers if number in guesses]
+        drawn = map(self.store.entry, self.store.drawn)
+        missing = [entry for entry in drawn if entry.text is None]
+        held_out = [entry.number for entry in missing if entry.split != "train"]
+        others = [entry.number for entry in missing if entry.split == "train"]
+        if self.store.is_blind:
+            return missing[0].number if missing else None
+        is_due = SHARE_HELD_OUT * len(self.held_out) <= self.labelled
+        if held_out and (is_due or not others):
+            return held_out[0]
+        guesses = self.guesser.guesses
+        guessed = [number for number in others if number in guesses]
         if not guessed:
-            return next(iter(numbers), None)
+            return next(iter(others), None)
         # An image that cannot be read comes last.
         guessed.sort(
             key=lambda number: (number in self.guesser.problems, guesses[number].confidence)
@@ -271,29 +303,67 @@ class LabelSession:
         may_train = not self.store.is_blind and not self.training.is_running
         may_train = may_train and len(self.open_numbers()) >= _FEWEST_OPEN
         if may_train and self.labelled >= self.milestone:
-            self.training.start(self.store.format_table(self.store.entries), self.labelled)
+            self.training.start(self._make_table(), self.labelled)
             self.milestone = next_milestone(self.labelled)
         return entry
 
-    def _take_over(self, labels: int) -> None:
-        """Guess with the model of a training, if it reads no fewer of the test images."""
-        run = self.training.out / f"labels-{labels}"
-        tested = self._labelled_in("test")
-        if not tested or not (run / BEST).exists():  # it was ended before it had a model
-            return
+    def _make_table(self) -> bytes:
+        """Return the table to learn from: all that is held out is for the test."""
+        entries = self.store.entries
+        learnt = [entry for entry in entries if entry.split == "train"]
+        tests = [replace(entry, split="test") for entry in entries if entry.split != "train"]
+        return self.store.format_table([*learnt, *tests])
+
+    def _finish_training(self, labels: int) -> None:
+        """Take a new model over; in the usual place of models `eval` reads with it, too."""
+        if self._take_over(labels) and self.options.out is None:
+            copy_model(self.training.out / f"labels-{labels}" / BEST, LABELLED / BEST)
+            self.has_default = True
+        say(f"trained    {self.model}{self.describe_score()}", self.options.quiet)
+
+    def _take_over(self, labels: int) -> bool:
+        """Guess with the model of a training, if it reads no fewer of the held-out images."""
+        run, tested = self.training.out / f"labels-{labels}", self.held_out
+        if not (run / BEST).exists():  # it was ended before it had a model
+            return False
         trained = Recognizer(run)
         right = self._count_right(trained, tested)
-        self.points.append(Point(labels, right, len(tested)))
-        if right >= self._count_right(self.guesser.recognizer, tested):
-            self.model = str(run)
-            self.guesser.start(self._numbers_to_read(), trained)
+        if tested:
+            self.points.append(Point(labels, right, len(tested)))
+        if right < self._count_right(self.guesser.recognizer, tested):
+            return False
+        self.model = str(run)
+        self.guesser.start(self._numbers_to_read(), trained)
+        return True
+
+    def describe_score(self) -> str:
+        """Return what the last model reads of the held-out images; empty if none was trained."""
+        if not self.points:
+            return ""
+        point = self.points[-1]
+        low, high = point.interval
+        counts = f"{point.exact:,} of {point.tested:,} held-out images"
+        return f": reads {counts} (95 % interval {low:.0%} to {high:.0%})"
 
     def _count_right(self, recognizer: Recognizer, entries: list[Entry]) -> int:
         labels = [Label(entry.file, entry.text or "") for entry in entries]
         return sum(result.is_exact for result in judge(recognizer, self.store.folder, labels))
 
     def _numbers_to_read(self) -> list[int]:
-        return [*(entry.number for entry in self._labelled_in("test")), *self.open_numbers()]
+        return [*(entry.number for entry in self.held_out), *self.open_numbers()]
+
+    def list_commands(self) -> list[Command]:
+        """Return the commands that lead on from here."""
+        folder, out = self.store.folder, self.options.out
+        if self.store.is_blind:
+            return []
+        if self.labelled < FEWEST_LABELS:
+            return [Command("label", (folder,), {"out": out})]
+        readable = set(self.open_numbers()).difference(self.guesser.problems)
+        if len(readable) >= _FEWEST_OPEN:
+            return [self.adaptation]
+        place = find_unused(RUN)
+        return [Command("train", (folder,), {"out": place} if place != RUN else {})]
 
     def progress(self) -> dict[str, Any]:
         """Return how far the person is, how well the model reads by now, and what comes next.
@@ -304,22 +374,18 @@ class LabelSession:
             "images": len(self.store.entries),
             "labelled": self.labelled,
             "skipped": sum(entry.text == "" for entry in self.store.entries),
-            "to_learn": len(self._labelled_in("train")),
             "model": self.model,
-            "training": self.training.is_running,
+            "training": self.training.progress(),
             "next_training": self.milestone,
+            "needed": max(0, FEWEST_LABELS - self.labelled),
             "problem": self.training.problem,
             "outlook": [],
-            "commands": [],
+            "commands": self.list_commands(),
         }
-        if self.labelled and not self.store.is_blind:
-            result["commands"] = [Command("prepare", (self.store.folder,)), Command("train")]
-            if len(self.open_numbers()) >= _FEWEST_OPEN:
-                result["commands"] = [Command("adapt", (self.store.folder,))]
-        if self.points:
+        if self.points and self.points[-1].tested >= _FEWEST_TESTED:
             result["outlook"] = outlook(self.points)
         guesses = self.guesser.guesses
-        tested = [entry for entry in self._labelled_in("test") if entry.number in guesses]
+        tested = [entry for entry in self.held_out if entry.number in guesses]
         right = sum(guesses[entry.number].text == entry.text for entry in tested)
         if tested:
             result["accuracy"] = {

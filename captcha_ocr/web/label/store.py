@@ -1,13 +1,15 @@
 """The labels of a folder while a person writes them: on the disk before they are acknowledged.
 
 `labels.csv` has the columns filename, text and split, as `prepare` reads them. An image that nobody
-can read has a row without a text, so that it is not shown again.
+can read has a row without a text, so that it is not shown again. A table that is a symbolic link
+stays one: what it leads to is written.
 """
 
 import csv
 import os
 import random
 import threading
+import time
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
@@ -22,8 +24,9 @@ from captcha_ocr.options.preparation import Split
 from captcha_ocr.system.files import read_text, write_atomic
 
 SEED = 0
-_HELD_OUT = 100  # images drawn at random before all others: half of them validate, half test
-_SHARE_HELD_OUT = 1 / 3  # of the images of a small folder
+_MOST_HELD_OUT = 100  # images drawn at random, from which no model learns: half test, half validate
+SHARE_HELD_OUT = 5  # one image of so many
+_SETTLING_S = 1.0  # a table that changed later than that may be half written
 _COLUMNS = ("filename", "text", "split")
 
 
@@ -49,8 +52,8 @@ class LabelStore:
     """The images of a folder by number, in the order of their names, and their labels.
 
     The caller holds the lock of the folder (`writing_to`). answers: a table to write instead of
-    the folder's labels.csv; then all images come in a random order. UsageError if the folder holds
-    no images, or if the table has more than labels.
+    the folder's labels.csv. drawn: the numbers of all images, in a random order. UsageError if the
+    folder holds no images, or if the table has more than labels.
     """
 
     def __init__(self, folder: Path, answers: Path | None = None) -> None:
@@ -63,19 +66,17 @@ class LabelStore:
         # A table can name a file without blanks at its ends, and with bytes that are text.
         files = [name for name in names if name == name.strip() and name.isprintable()]
         self.left_out = sorted({*names}.difference(files))
-        self.folder, self.table = folder, answers or folder / LABELS_FILE
-        held_out = min(_HELD_OUT, round(len(files) * _SHARE_HELD_OUT))
-        # The numbers of the images that are shown first.
-        self.first = random.Random(SEED).sample(range(len(files)), held_out)
-        splits: dict[int, Split] = dict(zip(self.first, cycle(("val", "test"))))
+        table = answers or folder / LABELS_FILE
+        self.folder, self.table = folder, table.resolve() if table.is_symlink() else table
+        count = min(_MOST_HELD_OUT, round(len(files) / SHARE_HELD_OUT))
+        self.drawn = random.Random(SEED).sample(range(len(files)), len(files))
+        splits: dict[int, Split] = dict(zip(self.drawn[:count], cycle(("test", "val"))))
         self.entries = [
             Entry(number, file, splits.get(number, "train")) for number, file in enumerate(files)
         ]
-        if answers is not None:
-            self.first = random.Random(SEED).sample(range(len(files)), len(files))
         self.other_rows: list[tuple[str, str, str]] = []  # of files that are no images here
         self.undoable: list[tuple[int, str | None, str]] = []  # image, text before and after
-        self.stamp: tuple[int, int] | None = None
+        self.stamp: tuple[int, ...] | None = None
         self.lock = threading.Lock()  # of the table
         self._load()
 
@@ -132,15 +133,31 @@ class LabelStore:
         return to_csv([_COLUMNS, *rows, *self.other_rows]).encode()
 
     def _write(self, number: int, text: str | None) -> Entry:
-        if self._read_stamp() != self.stamp:
-            self._load()
-            raise Conflict(f"another program changed {self.table}; it was read again")
+        self._check_unchanged()
         before = self.entries[number]
         entry = replace(before, text=text, version=before.version + 1)
         entries = [*self.entries[:number], entry, *self.entries[number + 1 :]]
-        write_atomic(self.table, self.format_table(entries))
-        self.entries, self.stamp = entries, self._read_stamp()
+        table = self.format_table(entries)
+        write_atomic(self.table, table, confirm=self._check_unchanged)
+        stamp = self._read_stamp()
+        # What another program has appended since is read before the next label
+        self.stamp = stamp if stamp is not None and stamp[-1] == len(table) else None
+        self.entries = entries
         return entry
+
+    def _check_unchanged(self) -> None:
+        """Raise Conflict if another program changed the table, and read it once it is settled."""
+        stamp = self._read_stamp()
+        if stamp == self.stamp:
+            return
+        age_s = _SETTLING_S if stamp is None else time.time() - stamp[0] / 1e9
+        check(
+            not 0 <= age_s < _SETTLING_S,
+            f"another program is writing {self.table}; save again in a moment",
+            Conflict,
+        )
+        self._load()
+        raise Conflict(f"another program changed {self.table}; it was read again")
 
     def _load(self) -> None:
         """Read the table; UsageError if it has what would be lost."""
@@ -179,10 +196,10 @@ class LabelStore:
             self.entries[number] = Entry(number, before.file, split, text, version)
         self.other_rows, self.stamp = other_rows, stamp
 
-    def _read_stamp(self) -> tuple[int, int] | None:
-        """Return what changes when another program writes the table: its time and its inode.
+    def _read_stamp(self) -> tuple[int, ...] | None:
+        """Return what changes when another program writes the table; None if there is no table.
 
-        None if there is no table.
+        It is the time of the last change, in ns, the inode and the size.
         """
         try:
             status = os.stat(self.table)
@@ -190,4 +207,4 @@ class LabelStore:
             return None
         except OSError as error:
             raise UsageError(f"{self.table} cannot be read: {error.strerror}") from None
-        return status.st_mtime_ns, status.st_ino
+        return status.st_mtime_ns, status.st_ino, status.st_size

@@ -65,18 +65,20 @@ function showProgress(progress) {
   $("bar").value = (progress.labelled + progress.skipped) / progress.images;
   const accuracy = progress.accuracy;
   $("accuracy").textContent = accuracy
-    ? `The model reads ${accuracy.right} of ${accuracy.images} test images ` +
+    ? `The model reads ${accuracy.right} of ${accuracy.images} held-out images ` +
       `(95 % interval ${accuracy.interval.map((share) => (100 * share).toFixed(0)).join(" to ")} %). ` +
       progress.outlook.join("; ")
     : "";
+  const training = progress.training;
+  $("rounds").hidden = !training;
+  if (training) $("rounds").value = training.round / training.rounds;
   $("training").textContent = progress.problem
     ? `Training failed: ${progress.problem}`
-    : progress.training
-      ? "A better model is being trained in the background."
+    : training
+      ? `A better model is being trained: round ${training.round} of at most ${training.rounds}, ${training.seconds} s.`
       : `Model: ${progress.model}.` +
         (progress.next_training <= progress.images ? ` The next one is trained at ${progress.next_training} labels.` : "");
-  $("measure").hidden = progress.to_learn > 0 || !progress.images;
-  $("next").hidden = !progress.commands.length;
+  $("next").hidden = progress.needed > 0 || !progress.commands.length;
   $("commands").textContent = progress.commands.join("\n");
 }
 

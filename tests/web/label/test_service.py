@@ -41,7 +41,8 @@ def test_a_label_is_acknowledged_with_the_next_image(labelling, session):
 def test_at_the_end_there_is_no_image(labelling):
     *_, last = [send(labelling, number).json() for number in range(6)]
     assert last["image"] is None
-    assert last["progress"]["commands"][0].startswith("captcha-ocr prepare")
+    assert last["progress"]["commands"][0].startswith("captcha-ocr label")
+    assert last["progress"]["needed"] == 14
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,23 @@ def test_only_the_page_of_this_server_may_write(labelling, session, headers, sta
     del labelling.headers["Origin"]
     assert send(labelling).status_code == 403
     assert not session.store.table.exists()
+
+
+@pytest.mark.parametrize(
+    ("host", "asked"),
+    [
+        ("127.0.0.1", "localhost:8001"),
+        ("0.0.0.0", "192.168.0.7:8001"),
+        ("0.0.0.0", "images.example"),
+        ("192.168.0.7", "192.168.0.7:8001"),
+    ],
+)
+def test_the_page_writes_by_whatever_name_it_was_asked_for(session, host, asked):
+    headers = {"Authorization": f"Bearer {TOKEN}", "Origin": f"http://{asked}"}
+    app = guard_labelling(session, Address(host, 8001, TOKEN), word_command)
+    client = TestClient(app, base_url=f"http://{asked}", headers=headers)
+    assert send(client).status_code == 200
+    assert send(client, 1, Origin="http://evil.example").status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -87,9 +105,23 @@ def test_images_come_by_number_alone_as_png_and_need_the_token(labelling, folder
     assert (shown.tobytes(), answer.headers["content-type"]) == (image.tobytes(), "image/png")
     for number in ("99", "..", "3.png", "%2e%2e%2fetc%2fpasswd", "-1"):
         assert labelling.get(f"/v1/images/{number}").status_code in (404, 422)
+    for number in ("9" * 5000, "9" * 4301, "0x1", "1e3", "+1", "٣"):
+        for path in (f"/v1/images/{number}", f"/v1/images/{number}/view"):
+            assert labelling.get(path).status_code == 422
     del labelling.headers["Authorization"]
     statuses = {"/v1/images/3": 401, "/": 200}
     assert {path: labelling.get(path).status_code for path in statuses} == statuses
+
+
+@pytest.mark.parametrize("mode", ["CMYK", "YCbCr", "F", "I", "I;16", "1", "P", "LA", "RGBX"])
+def test_what_the_model_reads_is_also_shown(labelling, folder, mode):
+    grey = Image.open(folder / "3.png").convert("L")
+    image = grey.convert("RGB") if mode in ("CMYK", "YCbCr", "RGBX") else grey
+    image.convert(mode).save(folder / "3.png", "TIFF")
+    answer = labelling.get("/v1/images/3")
+    assert answer.status_code == 200
+    shown = Image.open(io.BytesIO(answer.content), formats=["PNG"])
+    assert (shown.mode, shown.size) == ("RGB", grey.size)
 
 
 def test_an_image_that_is_damaged_or_gone_gets_one_sentence(folder, labelling):

@@ -1,9 +1,12 @@
 import json
 import re
 import shutil
+import time
+from dataclasses import replace
 
 import pytest
 
+from captcha_ocr.cli.wording import word_command
 from captcha_ocr.data.labels import read_labels
 from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.options.model import Lengths
@@ -27,14 +30,14 @@ def guess_all(session):
     session.guesser.worker.join()
 
 
-def test_the_held_out_images_come_first_then_the_least_sure_then_a_damaged_one(session, folder):
+def test_a_held_out_image_comes_first_then_the_least_sure_then_a_damaged_one(session, folder):
     (folder / "2.png").write_bytes((folder / "2.png").read_bytes()[:200])
     guess_all(session)
     order = []
     while (number := session.next_number()) is not None:
         order.append(number)
         label(session, number, "X" if len(order) < 4 else "")  # a skipped one does not come back
-    assert order[: len(session.store.first)] == session.store.first
+    assert order[0] == session.store.drawn[0]
     assert (sorted(order), order[-1]) == (list(range(6)), 2)
     assert session.progress()["skipped"] == 3
     assert (session.guesser.guess(2).text, session.guesser.guess(2).confidence) == ("", 0.0)
@@ -42,8 +45,8 @@ def test_the_held_out_images_come_first_then_the_least_sure_then_a_damaged_one(s
 
 
 def test_among_unsure_images_those_with_rare_characters_come_first(session):
-    session.store.first = []
     guess_all(session)
+    session.store.entries = [replace(entry, split="train") for entry in session.store.entries]
     label(session, 0, "0AY5CKD9G2USQ")  # none of image 3, which is XLTZ
     assert session.next_number() == 3
 
@@ -66,8 +69,14 @@ def test_blind_answers_are_scored_against_the_labels_which_stay(folder, tmp_path
     labels = "filename,text\n0.png,0ZLA\n1.png,YTX5\n2.png,C0KD\n3.png,XLTZ\n"
     (folder / "labels.csv").write_text(labels)
     session = LabelSession(folder, PRETRAINED, LabelOptions(blind=True, out=tmp_path / "run"))
+    session.journal.write_text('{"file": "5.png", "skipp\n')  # cut when the disk was full
     assert session.score_answers() == ""
-    assert sorted(session.store.first) == list(range(6))
+    order = []
+    while (number := session.next_number()) is not None:
+        order.append(number)
+        session.store.entries[number] = replace(session.store.entries[number], text="")
+    assert order == session.store.drawn
+    session.store.entries = [replace(entry, text=None) for entry in session.store.entries]
     for number, text in enumerate(("0ZLA", "YTX5", "C0K0", "", "ABCD")):
         session.view(number)
         label(session, number, text)
@@ -78,7 +87,7 @@ def test_blind_answers_are_scored_against_the_labels_which_stay(folder, tmp_path
     assert session.progress()["commands"] == []
 
 
-def test_the_accuracy_is_that_of_the_test_images_alone(session):
+def test_the_accuracy_is_that_of_the_held_out_images_alone(session):
     guess_all(session)
     for number, text in enumerate(("0ZLA", "YTX5", "C0KD", "XLTZ", "9GG2", "USCQ")):
         label(session, number, text)
@@ -120,19 +129,20 @@ def test_a_model_that_was_trained_meanwhile_reads_from_then_on(digits, tmp_path)
     folder, _, texts = digits
     options = LabelOptions(out=tmp_path / "out", device="cpu")
     session = LabelSession(folder, PRETRAINED, options)
-    for number in session.store.first:
+    for _ in range(20):
+        number = session.next_number()
         entry = session.store.entries[number]
-        is_shown = entry.split == "val"  # no model reads the texts of the test images
-        label(session, number, texts[entry.file] if is_shown else "0000")
+        label(session, number, texts[entry.file] if entry.split == "train" else "0000")
     session.training.thread.join(300)
     trained = tmp_path / "out" / "labels-20"
     (point,) = session.points
-    assert (session.training.problem, point.images, point.tested) == ("", 20, 10)
+    assert (session.training.problem, point.images, point.tested) == ("", 20, 4)
     assert session.model == str(trained)
     learnt = {label.file for label in read_labels(trained / "round-1" / "labels.csv")[0]}
-    assert learnt.isdisjoint(entry.file for entry in session._labelled_in("test"))
+    assert learnt.isdisjoint(entry.file for entry in session.held_out)
     session.guesser.worker.join()
-    assert session.progress()["accuracy"]["images"] == 10
+    assert session.progress()["accuracy"]["images"] == 4
+    assert (session.training.progress(), session.training.rounds) == (None, 2)
     session.stop()
     again = LabelSession(folder, PRETRAINED, options)
     assert (again.model, again.points, again.milestone) == (str(trained), session.points, 40)
@@ -159,3 +169,35 @@ def test_a_training_that_fails_says_why_and_one_is_ended_with_the_page(digits, t
     assert (training.is_running, training.problem) == (False, "")
     training.train(table.read_bytes(), 13)
     assert not (out / "labels-13" / "best").exists()  # nothing begins any more
+
+
+def test_a_training_tells_how_far_it_is_and_a_command_that_takes_long_is_watched(digits, tmp_path):
+    folder, table, _ = digits
+    training = BackgroundTraining(folder, tmp_path / "out", lambda *_: None, quiet=True)
+    training.start(b"".join(table.read_bytes().splitlines(True)[:21]), 20)
+    while training.rounds == 0 and training.is_running:
+        time.sleep(0.1)
+    progress = training.progress()
+    training.stop()
+    assert (progress["round"], progress["rounds"], progress["seconds"] > 0) == (1, 6, True)
+
+
+def test_one_label_in_five_is_held_out_and_the_next_command_fits_their_number(
+    digits, monkeypatch, capsys
+):
+    folder, _, texts = digits
+    monkeypatch.setattr(BackgroundTraining, "start", lambda *_: None)
+    monkeypatch.chdir(folder.parent)
+    session = LabelSession(folder, PRETRAINED, LabelOptions())
+    commands, learnt = {}, {}
+    for count in range(61):
+        commands[count] = [word_command(command) for command in session.list_commands()]
+        learnt[count] = session.labelled - len(session.held_out)
+        if count < 60:
+            number = session.next_number()
+            label(session, number, texts[session.store.entries[number].file])
+    assert {count: learnt[count] for count in (1, 5, 20, 60)} == {1: 0, 5: 4, 20: 16, 60: 48}
+    ways = {0: "label", 5: "label", 19: "label", 20: "adapt", 30: "adapt", 31: "train", 60: "train"}
+    assert {count: commands[count] for count in ways} == {
+        count: [f"captcha-ocr {way} {folder}"] for count, way in ways.items()
+    }

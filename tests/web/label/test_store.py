@@ -1,5 +1,8 @@
+import csv
 import os
 import shutil
+import stat
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import Mock
 
@@ -15,15 +18,26 @@ def rows(folder):
     return [(row.filename, row.text, row.split) for row in read_table(folder / "labels.csv")]
 
 
-def test_a_label_is_on_the_disk_and_the_first_images_validate_and_test(folder):
+def write_elsewhere(table, text):
+    """Write a table as another program that has ended."""
+    table.write_text(text)
+    os.utime(table, (0, 0))
+
+
+def test_a_label_is_on_the_disk_and_one_image_in_five_is_held_out(folder):
     store = LabelStore(folder)
     saved = store.save(3, " AB12 ", 0)
     assert (saved.file, saved.text, saved.version) == ("3.png", "AB12", 1)
     table = (folder / "labels.csv").read_text()
     assert table.splitlines() == ["filename,text,split", f"3.png,AB12,{saved.split}"]
     again = LabelStore(folder)
-    assert (again.entries[3].text, again.first) == ("AB12", store.first)
-    assert sorted(store.entries[number].split for number in store.first) == ["test", "val"]
+    assert (again.entries[3].text, again.drawn) == ("AB12", store.drawn)
+    assert [entry.number for entry in store.entries if entry.split == "test"] == store.drawn[:1]
+    for number in range(6, 12):
+        shutil.copy(folder / "0.png", folder / f"{number}.png")
+    (folder / "labels.csv").unlink()
+    splits = Counter(entry.split for entry in LabelStore(folder).entries)
+    assert splits == {"train": 10, "test": 1, "val": 1}
 
 
 def test_prepare_takes_the_table_and_leaves_out_what_nobody_can_read(folder):
@@ -53,8 +67,9 @@ def test_what_another_program_writes_is_noticed_and_kept(folder):
     store = LabelStore(folder)
     store.save(0, "A", 0)
     store.save(3, "D", 0)  # a row that the other program removes
-    (folder / "labels.csv").write_text(
-        "filename,text,split\n0.png,Z,train\n1.png,Y,val\nelsewhere/x.png,X,test\n"
+    write_elsewhere(
+        folder / "labels.csv",
+        "filename,text,split\n0.png,Z,train\n1.png,Y,val\nelsewhere/x.png,X,test\n",
     )
     with pytest.raises(Conflict, match=r"labels\.csv"):
         store.save(2, "C", 0)
@@ -82,7 +97,7 @@ def test_labels_of_two_tabs_at_once_are_both_kept(folder):
 def test_undo_leaves_what_another_program_wrote(folder):
     store = LabelStore(folder)
     store.save(0, "A", 0)
-    (folder / "labels.csv").write_text("filename,text,split\n0.png,Z,train\n")
+    write_elsewhere(folder / "labels.csv", "filename,text,split\n0.png,Z,train\n")
     for error in (Conflict, Conflict, UsageError):
         with pytest.raises(error):
             store.undo()
@@ -103,6 +118,7 @@ def test_a_table_that_a_label_would_spoil_is_left_alone(folder, table):
     store = LabelStore(folder)
     store.save(1, "B", 0)
     (folder / "labels.csv").write_bytes(table)
+    os.utime(folder / "labels.csv", (0, 0))
     for attempt in (LabelStore, lambda _: store.save(2, "C", 0), lambda _: store.save(2, "C", 0)):
         with pytest.raises(UsageError, match=TABLES[table]):
             attempt(folder)
@@ -152,3 +168,54 @@ def test_a_full_disk_loses_neither_the_table_nor_what_is_known(folder, monkeypat
     assert ([row[1] for row in rows(folder)], store.entries[1].text) == (["A"], None)
     store.save(1, "B", 0)
     assert [row[1] for row in rows(folder)] == ["A", "B"]
+
+
+def test_a_table_that_another_program_is_writing_is_left_alone(folder):
+    table, store = folder / "labels.csv", LabelStore(folder)
+    for half in ("", "filename,text\n", "filename,text,split\n0.png,A,train\n"):
+        table.write_text(half)  # just now
+        with pytest.raises(Conflict, match="is writing"):
+            store.save(5, "F", 0)
+        assert table.read_text() == half
+
+
+@pytest.mark.parametrize(
+    "row", [("x.png", "X", "train"), ("4.png", "E", "train"), ("5", "", "val")]
+)
+def test_a_row_that_is_appended_while_a_label_is_saved_stays(folder, monkeypatch, row):
+    table, fsync, store = folder / "labels.csv", os.fsync, LabelStore(folder)
+    store.save(0, "A", 0)
+
+    def append_meanwhile(descriptor):
+        fsync(descriptor)
+        write_elsewhere(table, f"{table.read_text()}{','.join(row)}\n")
+
+    monkeypatch.setattr(os, "fsync", append_meanwhile)
+    with pytest.raises(Conflict):
+        store.save(1, "B", 0)
+    monkeypatch.undo()
+    store.save(1, "B", 0)
+    assert row[1:] in [found[1:] for found in rows(folder)]
+    assert [found[:2] for found in rows(folder)][:2] == [("0.png", "A"), ("1.png", "B")]
+
+
+@pytest.mark.parametrize("link", ["../mine.csv", "mine.csv", "new.csv", "../images/../mine.csv"])
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644, 0o664])
+def test_the_table_behind_a_link_gets_the_labels_and_keeps_its_mode(folder, link, mode):
+    (folder / link).write_text("filename,text,split\n1.png,B,train\n")
+    (folder / link).chmod(mode)
+    (folder / "labels.csv").symlink_to(link)
+    LabelStore(folder).save(0, "AB12", 0)
+    assert (folder / "labels.csv").is_symlink()
+    assert "AB12" in (folder / link).read_text()
+    assert stat.S_IMODE((folder / link).stat().st_mode) == mode
+
+
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+1", "-1", "@SUM(1)", '=A("x")', "'0012", '="x"', "+a,b"]
+)
+def test_a_label_that_a_spreadsheet_would_compute_is_marked_and_reads_back(folder, text):
+    LabelStore(folder).save(0, text, 0)
+    assert (LabelStore(folder).entries[0].text, find_labels(folder).labels[0].text) == (text, text)
+    row = (folder / "labels.csv").read_text().splitlines()[1]
+    assert next(csv.reader([row]))[1] == f'="{text}"'
