@@ -15,6 +15,7 @@ import click
 from captcha_ocr.charset import shorten, split_characters
 from captcha_ocr.cli.wording import escape, note, with_flags, word_command
 from captcha_ocr.errors import Advice, Command, ImageError, UsageError, in_one_line
+from captcha_ocr.options.adapting import FEWEST_IMAGES
 from captcha_ocr.options.declaration import words
 from captcha_ocr.options.model import ModelConfig
 from captcha_ocr.options.shared import ReadingOptions
@@ -166,24 +167,26 @@ def what_to_do(paths: tuple[str, ...], labels: Path | None, reading: ReadingOpti
 
     labels: a table of their labels.
     """
+    from captcha_ocr.data.images import find_images
     from captcha_ocr.data.labels import LABELS_FILE
 
     images = next(filter(os.path.isdir, paths), str(labels.parent) if labels else "IMAGES")
     table = os.path.join(images, LABELS_FILE)
-    first = "Train on"
-    if reading.charset is None and reading.lengths is None:
-        first = "Say what to expect (--charset, --length), or train on"
+    what, commands = "label some", ["label"]
+    if os.path.isdir(images) and len(find_images(Path(images)).images) >= FEWEST_IMAGES:
+        what, commands = "adapt a model to these images, or label some", ["adapt", "label"]
     options: dict[str, object] = {}
-    if labels is not None and os.path.realpath(labels) != os.path.realpath(table):
-        options["labels"] = labels
-    preparation = word_command(Command("prepare", (images,), options))
-    what, commands = "these labels", [preparation, word_command(Command("train"))]
-    if labels is None and not os.path.exists(table):
-        what = "fifty labels or more"
-        draft = word_command(Command("eval", (images,), {"out": table}))
-        commands.insert(0, f"{draft} (correct its texts, delete its column confidence)")
+    if labels is not None or os.path.exists(table):
+        what, commands = "train on these labels", ["prepare"]
+        is_usual = labels is None or os.path.realpath(labels) == os.path.realpath(table)
+        options["labels"] = None if is_usual else labels
+    ways = [word_command(Command(command, (images,), options)) for command in commands]
+    if commands == ["prepare"]:
+        ways.append(word_command(Command("train")))
+    if reading.charset is None and reading.lengths is None:
+        what = f"say what to expect (--charset, --length), or {what}"
     why = f"most confidences are below {_UNSURE:g}: the model may not know this kind of image"
-    return f"not sure   {why}. {first} {what}: {', '.join(commands)}"
+    return f"not sure   {why}; {what}: {', '.join(ways)}"
 
 
 def warn_of_unreadable(config: ModelConfig, truths: list[str]) -> None:

@@ -145,6 +145,12 @@ def prepare(
     images and options stays as it is; UsageError for a folder of others, unless `force` is set.
     """
     found = find_labels(images, options.labels, options.corrections, config).check()
+    check(
+        config.readings or found.readings == 0,
+        f"{counted(found.readings, 'text')} in the table of labels are a model's readings: check "
+        "them, then delete its column confidence; or learn them as they are, with `readings`",
+    )
+    config = replace(config, readings=found.readings > 0)
     others = processes_for(-(-len(found.labels) // IMAGES_PER_JOB), options.workers) - 1
     with Workers(max(0, others)) as workers:  # this process works, too
         if not (out / MANIFEST_FILE).exists():  # else there may be nothing to do for them
@@ -341,7 +347,8 @@ def prepare_command(manifest: Manifest, out: Path, preset: str) -> Command:
     fold = manifest.options.get("fold")
     if isinstance(fold, list) and len(fold) == 2:
         out, options["folds"] = out.parent, fold[1]
-    options |= label_options(manifest) | _given_options(manifest, ("ink", "split", "seed"))
+    given = _given_options(manifest, ("ink", "split", "seed", "readings"))
+    options |= label_options(manifest) | given
     return Command("prepare", (manifest.source,), {"out": out, **options, "force": True})
 
 
@@ -354,7 +361,8 @@ def label_options(manifest: Manifest) -> dict[str, object]:
 
 def _given_options(manifest: Manifest, names: Iterable[str]) -> dict[str, object]:
     """Return those of the named options that a preparation was given, as they were given."""
-    defaults = {**_collect_options(PrepareConfig()), "max_bytes": MAX_BYTES, "ink": None}
+    defaults = {**_collect_options(PrepareConfig()), "max_bytes": MAX_BYTES}
+    defaults |= {"ink": None, "readings": False}
     options = defaults | manifest.options
     changed = [name for name in names if options[name] != defaults[name]]
     return {name: _as_given(options[name]) for name in changed}

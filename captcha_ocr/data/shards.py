@@ -169,6 +169,11 @@ class Dataset:
         return self.manifests[0].size
 
     @property
+    def holds_readings(self) -> bool:
+        """Whether some of the texts are a model's readings, which nobody checked."""
+        return any(part.options.get("readings") for part in self.manifests)
+
+    @property
     def name(self) -> str:
         """The folders, for people."""
         return ", ".join(map(str, self.folders))

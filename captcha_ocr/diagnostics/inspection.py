@@ -38,9 +38,11 @@ from captcha_ocr.system.console import count_kinds, counted, in_groups
 from captcha_ocr.system.parallel import map_jobs
 
 SHEET_FILE, WRONG_FILE = "contact-sheet.png", "read-wrong.png"
-_MIN_TEXTS = 20  # with a character; with fewer it is hardly learnt
+# Texts with a character; with fewer it is hardly learnt. The model in the package knows it before
+_MIN_TEXTS, _MIN_TEXTS_KNOWN = 20, 3
 _MAX_STRETCH = 1.1  # ratio of the widest to the narrowest aspect ratio of one design
-_FEW_IMAGES = 300
+_FEW_IMAGES, _FEW_TO_FINETUNE = 300, 50
+_FEW_UNLABELLED = 10  # images without a label, which adapt needs
 _MANY_LABELS = 100  # of which one with a character of its own is odd
 _NEARLY_ALL = 0.9
 _MIN_NUMBERS = 30  # by chance, none of them starts with 0 once in 24 such tables
@@ -81,8 +83,8 @@ class Inspection:
     labels: of the readable images; if no image has a label, their texts are empty. problems: why
     files are left out, by name. contents: the files and where their labels come from. oddities: how
     animated or transparent images are read. copies: groups of images with the same pixels.
-    conflicts: such groups with different labels. input_size: what `prepare` chooses, for people.
-    has_rows: most images have several rows of characters.
+    conflicts: such groups with different labels. preset, input_size: what `prepare` chooses, for
+    people. has_rows: most images have several rows of characters.
     """
 
     folder: Path
@@ -94,8 +96,17 @@ class Inspection:
     oddities: Counter[str]
     copies: list[list[Label]]
     conflicts: list[list[Label]]
+    preset: str
     input_size: str
     has_rows: bool
+
+    @property
+    def lacks_labels(self) -> bool:
+        """Whether so many images lack a label that adapting gains from them, and labels are few."""
+        missing = len(
+            {*self.contents.images}.difference(label.file for label in self.contents.labels)
+        )
+        return missing >= max(_FEW_UNLABELLED, len(self.texts))
 
     @property
     def texts(self) -> list[str]:
@@ -186,12 +197,14 @@ def inspect(
     """
     contents = find_labels(folder, options.labels, options.corrections, config)
     labels, problems, input_size = [Label(file, "") for file in contents.images], Problems(), ""
+    preset = "finetune"
     if contents.labels:
         selected = select_labels(contents.labels, config)
         labels, problems = selected.labels, contents.problems | selected.problems
     seen = survey_labelled(folder, labels, config.max_bytes)
     if contents.labels:
-        input_size = _describe_size(seen, config, selected)
+        config = set_preset(config, selected, seen)
+        preset, input_size = str(config.preset), _describe_size(seen, config, selected)
     jobs = [
         (folder, labels[start : start + IMAGES_PER_JOB], config.max_bytes)
         for start in range(0, len(labels), IMAGES_PER_JOB)
@@ -220,6 +233,7 @@ def inspect(
         oddities=Counter(chain.from_iterable(map(attrgetter("oddities"), images.values()))),
         copies=list(filter(_has_one_text, same)),
         conflicts=list(filterfalse(_has_one_text, same)),
+        preset=preset,
         input_size=input_size,
         has_rows=seen.has_rows,
     )
@@ -247,7 +261,6 @@ def _list_files(labels: Sequence[Label]) -> list[str]:
 
 
 def _describe_size(seen: ImageKind, config: PrepareConfig, selected: Selection) -> str:
-    config = set_preset(config, selected, seen)
     size = config.input_size(derive_size(seen, selected.lengths.longest))
     before = f"{seen.width}x{seen.height}"
     if config.preset == "finetune":
@@ -280,19 +293,21 @@ def advice_on_images(inspection: Inspection) -> list[str]:
         file, reason = next(iter(contents.problems.items()))
         why = "; ".join([f"{file}: {reason}", *contents.hints])
         advice.append(
-            f"no image has a label ({why}): write the texts into a labels.csv with the columns "
-            "filename,text; the next command writes a draft, a model's readings, for you to correct"
+            f"no image has a label ({why}): adapt makes a model without labels, label is a page to "
+            "write them; or write them into a labels.csv with the columns filename,text"
         )
+    elif inspection.lacks_labels:
+        advice.append("most images have no label: adapt learns from them, too")
     advice += advice_on_tables(contents, inspection.texts)
     advice += _advise_on_typing_errors(inspection)
-    rare = "".join(character for character, count in characters.items() if count < _MIN_TEXTS)
+    fewest = _MIN_TEXTS_KNOWN if inspection.preset == "finetune" else _MIN_TEXTS
+    rare = "".join(character for character, count in characters.items() if count < fewest)
     both = "".join(c for c in characters if c.lower() != c and c.lower() in characters)
     times = counted(len(inspection.conflicts), "time")
     proportions = [width / height for width, height in inspection.sizes]
-    images = counted(len(inspection.labels), "image")
     considered = {
-        f"fewer than {_MIN_TEXTS} texts contain each of {shorten(rare)}: "
-        "add more, or they will be misread": rare,
+        f"fewer than {fewest} texts contain each of {shorten(rare)}: "
+        "add more, or they may be misread": rare,
         f"{shorten(both)} occur in both cases: prepare reads them as one case; "
         "`case_sensitive` keeps both": both,
         f"the same image has different labels, {times}: correct them; "
@@ -302,10 +317,21 @@ def advice_on_images(inspection: Inspection) -> list[str]:
         ),
         "the images have several rows of characters: only one row is learnt and read; cut each "
         "image into its rows, or put them side by side": inspection.has_rows,
-        f"only {images}: add a few hundred": len(inspection.labels) < _FEW_IMAGES,
     }
     advice += [sentence for sentence, applies in considered.items() if applies]
+    if contents.labels:
+        advice += advice_on_number(len(inspection.labels), inspection.preset)
     return advice or ["the images are fit for training"]
+
+
+def advice_on_number(labels: int, preset: str) -> list[str]:
+    """Return what to do if there are too few labelled images for a preset."""
+    known, enough = "", _FEW_IMAGES
+    if preset == "finetune":
+        known, enough = " (50 of one real design gave 98 %: README.md)", _FEW_TO_FINETUNE
+    if labels >= enough:
+        return []
+    return [f"only {counted(labels, 'labelled image')}: label {enough} or more{known}"]
 
 
 def advice_on_tables(contents: Found, texts: Sequence[str]) -> list[str]:

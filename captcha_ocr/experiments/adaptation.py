@@ -39,7 +39,7 @@ from captcha_ocr.inference.model_folder import (
 from captcha_ocr.inference.rapidocr_engine import find_network
 from captcha_ocr.inference.traits import ANY_FORM, Tally
 from captcha_ocr.network.weights import mean_model, save_model
-from captcha_ocr.options.adapting import AdaptOptions
+from captcha_ocr.options.adapting import FEWEST_IMAGES, AdaptOptions
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
 from captcha_ocr.options.shared import ADAPTED, ReadingOptions
@@ -64,7 +64,6 @@ _STATE_FILE, _STATE_FORMAT = "adaptation.json", "captcha-ocr adaptation"
 _RESULT_FILE = "result.json"
 _ROUNDS = Table({"round": 10, "labels": 9, "stay": 8, "expected": 10, "time": 14})
 _RECIPE = PRESETS["finetune"].training
-_FEWEST_IMAGES = 50
 _FEWEST_ROUNDS, MOST_ROUNDS = 2, 6
 _AVERAGED = 3  # rounds, whose models become one
 _PART = 10  # one label of so many is for validation
@@ -313,9 +312,9 @@ class _Adaptation:
         self.form = tally.find_form()
         unlabelled = [file for file in readings.keys() - self.tested if file not in self.labels]
         check(
-            len(readings) >= _FEWEST_IMAGES,
+            len(readings) >= FEWEST_IMAGES,
             f"{self.images} has {counted(len(readings), 'image')} that can be read, and adapt "
-            f"needs {_FEWEST_IMAGES}",
+            f"needs {FEWEST_IMAGES}",
         )
         if len(unlabelled) < _PART:
             raise UsageError(

@@ -6,6 +6,8 @@ from pathlib import Path
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.shared import ADAPTED, force_option, quiet_option
 
+FEWEST_IMAGES = 50
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AdaptOptions(Options):

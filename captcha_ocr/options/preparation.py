@@ -73,6 +73,11 @@ class PrepareConfig(Options):
         parse=parse_numbers("/"),
     )
     fold: tuple[int, int] | None = option(None)
+    readings: bool = option(
+        False,
+        "Take a model's readings, in a table with a column confidence, for labels.",
+        is_newer=True,
+    )
     max_bytes: int = max_bytes_option(is_newer=True)
     seed: int = seed_option()
 

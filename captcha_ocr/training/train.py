@@ -241,6 +241,8 @@ def _finish(
     if dataset.count("test"):
         test = _score(run, model, load_split(dataset, "test", group, stream=run.options.stream))
         test_scores = {**test.summary(), **test.counts()}
+        if isinstance(dataset, Dataset) and dataset.holds_readings:
+            test_scores["against"] = "readings"
     finished = Finished(
         rule=rule,
         epochs=progress.epoch,

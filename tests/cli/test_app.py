@@ -43,6 +43,16 @@ def test_four_commands_lead_from_nothing_to_read_codes():
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("path", [".", "a b.png", "0.png", "sub/train.png"])
+def test_a_path_alone_is_read(path, some):
+    Path("sub").mkdir()
+    for name in ("a b.png", "0.png", "sub/train.png"):
+        shutil.copy(some[0], name)
+    plain, named = invoke(path, "--json"), invoke("eval", path, "--json")
+    assert (plain.stdout, plain.exit_code) == (named.stdout, 0)
+    assert invoke("gone.png").exit_code == 2
+
+
 @pytest.mark.parametrize(("target", "number"), [("demo", 5), ("all", 8), ("accuracy", 5)])
 def test_the_commands_in_the_makefile_exist_with_their_options(target, number):
     root = Path(__file__).parents[2]

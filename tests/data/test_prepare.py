@@ -143,9 +143,7 @@ def test_a_labels_file_that_links_to_nothing_is_not_a_missing_one(own, tmp_path)
 
 def test_corrections_replace_every_other_label_keep_the_split_and_name_images_without_a_label():
     draw(Path("images"), "4.png", 5)
-    Path("fixed.csv").write_text(
-        "filename,text,confidence\n0.png,bbb,0.1\n2.png,,0.2\n4.png,aab,0.3\n"
-    )
+    Path("fixed.csv").write_text("filename,text\n0.png,bbb\n2.png,\n4.png,aab\n")
     rows = [(1, "ab", "test"), (2, "bb", "train"), (3, "aa", "train"), (4, "ba", "val")]
     assert list(prepare_rows(rows, corrections=Path("fixed.csv")).problems) == ["2.png"]
     for split, texts in zip(SPLITS, (["aab", "bb"], ["ba"], ["bbb"]), strict=True):

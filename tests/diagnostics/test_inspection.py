@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ONE_WORKER, TINY, naming
+from conftest import ONE_WORKER, TINY, invoke, naming
 from PIL import Image
 
 from captcha_ocr import Recognizer
@@ -14,6 +14,7 @@ from captcha_ocr.charset import Charset
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.diagnostics.inspection import (
     advice_on_images,
+    advice_on_number,
     advice_on_spreadsheet,
     inspect,
     read_wrong,
@@ -97,8 +98,45 @@ def test_a_folder_without_a_readable_image_is_refused(tmp_path):
 def test_advice_names_every_risk(found):
     advice = advice_on_images(found)
     assert len(advice) == 5
-    for words in (("20", "Bab"), ("B", "`case_sensitive`"), ("1",), ("5", "add")):
+    for words in (("3", "of B:"), ("B", "`case_sensitive`"), ("1",), ("5", "50", "98")):
         assert any(re.search(naming(*words), sentence) for sentence in advice)
+
+
+@pytest.mark.parametrize(
+    ("labels", "preset", "named"),
+    [
+        (4, "finetune", "50"),
+        (49, "finetune", "98"),
+        (50, "finetune", None),
+        (60, "finetune", None),
+        (60, "few", "300"),
+        (299, "default", "300"),
+        (300, "default", None),
+    ],
+)
+def test_as_many_labels_are_advised_as_the_preset_needs(labels, preset, named):
+    advice = advice_on_number(labels, preset)
+    assert [named in sentence for sentence in advice] == [True] * (named is not None)
+
+
+@pytest.mark.parametrize(
+    ("labelled", "named", "command"),
+    [(0, "no image has a label", "adapt"), (20, "most images", "adapt"), (60, "fit", "prepare")],
+)
+def test_images_that_lack_labels_are_for_adapt(four_digits, labelled, named, command):
+    shutil.copytree(four_digits, "mine")
+    lines = Path("mine", "labels.csv").read_text().splitlines(True)
+    for number, path in enumerate(sorted(Path("mine").glob("*.png"))):
+        path.rename(f"mine/img_{number}.png")
+    texts = [line.partition(",")[2] for line in lines[1 : 1 + labelled]]
+    rows = [f"img_{number}.png,{text}" for number, text in enumerate(texts)]
+    Path("mine", "labels.csv").unlink()
+    if rows:
+        Path("mine", "labels.csv").write_text("".join(["filename,text\n", *rows]))
+    result = invoke("inspect", "mine", "--charset", "digits")
+    assert named in result.stdout
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("next: ")]
+    assert (line.split()[2], "digits" in line) == (command, True)
 
 
 def test_only_images_of_other_proportions_are_stretched(tmp_path):

@@ -141,10 +141,6 @@ OF_WHAT_IS_TRAINED = [
         ["eval", "--model", "--out"],
     ),
     (
-        "inspect unlabelled --charset digits --length 2",
-        ["eval", "--out", "--charset=digits", "--length=2"],
-    ),
-    (
         f"prepare 'my raw' {LABELS} --preset tiny --out other --seed 5",
         ["train", "--out", "runs/default-2"],
     ),
@@ -153,8 +149,6 @@ OF_WHAT_IS_TRAINED = [
 
 
 def test_the_next_command_of_what_is_trained_works_with_that_model(trained):
-    Path("unlabelled").mkdir()
-    shutil.copy("my raw/img_0000.png", "unlabelled/img-a-1.png")
     for command, expected in OF_WHAT_IS_TRAINED:
         words = find_next(run(command))
         assert [word for word in words if word in expected] == expected, command

@@ -11,14 +11,23 @@ import click
 from captcha_ocr.charset import shorten
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import FOLDER, RUNNING, Given, takes
-from captcha_ocr.cli.wording import escape, given_words, note, place, report, with_flags
-from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
+from captcha_ocr.cli.wording import (
+    escape,
+    given_words,
+    note,
+    place,
+    report,
+    with_flags,
+    word_command,
+)
+from captcha_ocr.errors import CaptchaOcrError, Command, check, in_one_line
 from captcha_ocr.inference.model_folder import (
     default_model,
     find_model_folder,
     name_model,
     read_model_config,
 )
+from captcha_ocr.options.adapting import FEWEST_IMAGES
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.drawing import CLASSIC_WARP, DEFAULT_DESIGN, WARPS, DrawingOptions
 from captcha_ocr.options.preparation import MAX_FOLDS, SPLITS, PrepareConfig, PrepareOptions
@@ -182,6 +191,7 @@ def _training_after(out: Path, manifest: "Manifest", folds: int | None) -> str:
 @takes(PrepareConfig, "size", "channels", "ink", "split", section=_SHARDS)
 @takes(_PrepareCommand, "folds", section=_SHARDS)
 @takes(PrepareConfig, "seed", section=_SHARDS)
+@takes(PrepareConfig, "readings", section=_LABELS)
 @takes(_PrepareCommand, "strict", section=RUNNING)
 @takes(PrepareOptions, "workers", "force", section=RUNNING)
 @takes(ReportOptions, section=RUNNING)
@@ -207,26 +217,34 @@ def prepare(images: Path, given: Given) -> None:
             first = all_folds[0]
             # Every fold leaves out the same files, but only one that was made now lists them all.
             prepared = next((fold for fold in all_folds if not fold.already_there), first)
-    for name, words in _rows_of_preparation(prepared):
-        if words:
-            click.echo(f"{name:14}{with_flags(in_one_line(words))}", err=True)
+    tell_preparation(prepared)
     _report_shards(images, options, replace(prepared, manifest=first.manifest))
     if options.strict and first.manifest.left_out:
         sys.exit(1)
+
+
+def tell_preparation(prepared: "Prepared") -> None:
+    """Print what prepare says of the images beside its result, to stderr."""
+    for name, words in _rows_of_preparation(prepared):
+        if words:
+            click.echo(f"{name:14}{with_flags(in_one_line(words))}", err=True)
 
 
 def _rows_of_preparation(prepared: "Prepared") -> list[tuple[str, str]]:
     """Return what prepare says of the images beside its result, as name and text; a text may be
     empty.
     """
-    from captcha_ocr.diagnostics.inspection import advice_on_tables
+    from captcha_ocr.diagnostics.inspection import advice_on_number, advice_on_tables
 
     rows = [*prepared.found.rows(), ("odd images", count_kinds(prepared.oddities))]
     manifest = prepared.manifest
     rows += [("left out", line) for line in in_groups(prepared.problems) or manifest.reasons]
     texts = [label.text for label in prepared.found.labels]
     rows += [("advice", line) for line in advice_on_tables(prepared.found, texts)]
-    if preset_for(manifest.count("train"), manifest.size) == "finetune":
+    preset = preset_for(manifest.count("train"), manifest.size)
+    labels = sum(map(manifest.count, SPLITS))
+    rows += [("advice", line) for line in advice_on_number(labels, preset)]
+    if preset == "finetune":
         reason = f"fewer than {FEWEST:,} images train from the model in the package"
         rows.append(("preset", f"finetune: {reason}"))
     if manifest.copies:
@@ -319,20 +337,25 @@ def inspect_images(folder: Path, given: Given) -> None:
 def _command_after_inspection(
     found: "Inspection", model_folder: Path | None, config: PrepareConfig
 ) -> str | None:
-    """Return the command that drafts labels, writes a table to correct them in, or prepares the
-    images.
+    """Return the command that adapts to images without labels, or labels them, writes a table to
+    correct labels in, or prepares the images.
     """
-    from captcha_ocr.data.labels import LABELS_FILE
+    from captcha_ocr.experiments.adaptation import adapt_command
 
     folder = found.folder
+    are_many = len(found.contents.images) >= FEWEST_IMAGES
+    if are_many and (found.contents.readings or found.lacks_labels):
+        command = adapt_command(folder)
+        told = {"charset": config.charset, "lengths": config.lengths}
+        return word_command(replace(command, options={**command.options, **told}))
     if not found.texts:
-        words = ["--out", str(find_unused(folder / LABELS_FILE)), *given_words("model_folder")]
-    elif model_folder is not None:
-        words = ["--model", *place(Path(name_model(model_folder)))]
-        words += ["--out", str(find_unused(Path("corrections.csv")))]
-    else:
+        return word_command(Command("label", (folder,)))
+    if model_folder is None:
         preparation = _preparation_after(folder, *given_words(*_LABEL_OPTIONS))
-        return preparation if len(found.labels) >= _LEAST else None
+        is_ready = len(found.labels) >= _LEAST and not found.contents.readings
+        return preparation if is_ready else None
+    words = ["--model", *place(Path(name_model(model_folder)))]
+    words += ["--out", str(find_unused(Path("corrections.csv")))]
     words += given_words("max_bytes", "device")
     with suppress(CaptchaOcrError):  # --charset and --length go with a model that knows them
         from captcha_ocr.inference.decoding import allowed_classes

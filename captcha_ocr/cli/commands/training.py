@@ -13,6 +13,7 @@ from captcha_ocr.cli.wording import given_words, read_command, report, word_comm
 from captcha_ocr.errors import Command, check
 from captcha_ocr.options.adapting import AdaptOptions
 from captcha_ocr.options.declaration import Options, declarations, option
+from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
 from captcha_ocr.options.shared import RUN, SHARDS, ReadingOptions, ReportOptions, parse_numbers
 from captcha_ocr.options.training import (
     PRESETS,
@@ -23,7 +24,7 @@ from captcha_ocr.options.training import (
     preset_for,
     preset_named,
 )
-from captcha_ocr.system.console import say
+from captcha_ocr.system.console import ProgressBar, say
 from captcha_ocr.system.processors import rank_and_world_size
 from captcha_ocr.system.signals import deferred
 
@@ -72,6 +73,7 @@ def _takes_preset_options(command: Function) -> Function:
 
 
 @main.command()
+@click.argument("folder", type=FOLDER, required=False, metavar="[IMAGES]")
 @takes(_TrainCommand, "data")
 @takes(DrawOptions, "designs", shown="")
 @takes(_TrainCommand, "out")
@@ -82,11 +84,12 @@ def _takes_preset_options(command: Function) -> Function:
 @takes(_TrainCommand, "cross_validate", section=_RUNNING)
 @takes(TrainOptions, without=_FIRST, section=_RUNNING)
 @takes(DrawOptions, without=("designs", "images"), section=_DRAWING)
-def train(given: Given) -> None:
-    """Train a ResNet-18 on shards, or on images that are drawn meanwhile, and score it on a test
-    set at the end.
+def train(folder: Path | None, given: Given) -> None:
+    """Train a ResNet-18 on a folder of labelled IMAGES, on shards, or on images that are drawn
+    meanwhile, and score it on a test set at the end.
 
-    If the run in --out is unfinished, continue it.
+    IMAGES become shards in the run folder first, as with prepare and its default options. If the
+    run in --out is unfinished, continue it.
 
     Example: captcha-ocr train --data data/shards --out runs/mine --epochs 12
     """
@@ -98,6 +101,11 @@ def train(given: Given) -> None:
 
     options, how = given[_TrainCommand], given[TrainOptions]
     out, data = options.out, options.data or (SHARDS,)
+    if folder is not None:
+        refusal = "IMAGES go with one process, without `data`, --draw and `cross_validate`"
+        is_plain = not given_words("data", "designs", "cross_validate")
+        check(is_plain and rank_and_world_size()[1] == 1, refusal)
+        data = (_find_shards(folder, out, given),)
     if options.cross_validate:
         is_one = len(data) == 1 and rank_and_world_size()[1] == 1
         refusal = "`cross_validate` takes one `data`, one process and no `resume` PATH"
@@ -121,13 +129,33 @@ def train(given: Given) -> None:
     score, test = "no test set to score", finished.test
     if test is not None:
         low, high = test["interval"]
+        what = "agreement with a model's readings" if "against" in test else "exact match"
         score = (
-            f"test exact match {test['exact_match']:.2%} of {test['images']:,} (95 % interval "
+            f"test {what} {test['exact_match']:.2%} of {test['images']:,} (95 % interval "
             f"{low:.2%} to {high:.2%}), per character {test['character_accuracy']:.2%}"
         )
     source = _source_of(data[0]) if drawing is None else None
     facts = {"out": str(out), **asdict(finished)}
     report(facts, f"{out / BEST}: {score}", read_command(out, source))
+
+
+def _find_shards(images: Path, out: Path, given: Given) -> Path:
+    """Return the folder of the shards of images, which are made in the run folder; a folder of
+    shards is returned itself.
+    """
+    from captcha_ocr.cli.commands.data import tell_preparation
+    from captcha_ocr.data.prepare import prepare
+    from captcha_ocr.data.shards import MANIFEST_FILE
+
+    if (images / MANIFEST_FILE).exists():
+        return images
+    how, shards = given[TrainOptions], out / "shards"
+    config = PrepareConfig(preset=given.values(TrainConfig).get("preset"))
+    with ProgressBar("prepare", how.quiet) as bar:
+        prepared = prepare(images, shards, config, PrepareOptions(force=how.force), bar.show)
+    if not how.quiet:
+        tell_preparation(prepared)
+    return shards
 
 
 def _draw_options(given: Given) -> DrawOptions | None:

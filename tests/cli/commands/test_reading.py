@@ -324,6 +324,7 @@ def test_a_table_comes_least_confident_first_and_goes_back_in_as_labels(read, im
     options = [
         "--corrections",
         "fixed.csv",
+        "--readings",
         "--size",
         "48x16",
         "--out",

@@ -1,5 +1,7 @@
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from captcha.image import DEFAULT_FONTS
@@ -61,6 +63,48 @@ def test_train_draws_its_images_and_computes_with_the_wanted_threads(drawings, t
     assert refused.exit_code == 2
     assert "--repeat: 1 -> 3" in refused.stderr
     assert "--case-sensitive: False -> True" in refused.stderr
+
+
+TINY_RUN = ["--preset", "tiny", "--epochs", 1, "--device", "cpu", "--json"]
+
+
+def test_train_takes_a_folder_of_images_and_goes_on_with_its_shards(images, shards):
+    first, again, of_shards = (
+        invoke("train", folder, *TINY_RUN, *words)
+        for folder, words in ((images, []), (images, []), (shards, ["--out", "other"]))
+    )
+    facts = json.loads(first.stdout)
+    assert (facts["test"]["images"], facts["out"]) == (6, "runs/default")
+    assert "next: captcha-ocr eval" in first.stderr
+    assert "finished" in again.stderr
+    assert json.loads(of_shards.stdout)["test"]["images"] == 6
+    shutil.copytree(images, "more")
+    lines = Path("more", "labels.csv").read_text().splitlines(True)
+    Path("more", "labels.csv").write_text("".join(lines[:50]))
+    other = invoke("train", "more", *TINY_RUN)
+    assert all(name in other.stderr for name in ("runs/default/shards", "--out", "--force"))
+
+
+@pytest.mark.parametrize(("rows", "confidence"), [(60, "0.5"), (60, ""), (1, "1"), (30, "99 %")])
+def test_readings_are_no_labels_until_somebody_says_so(images, rows, confidence):
+    shutil.copytree(images, "mine")
+    lines = Path("mine", "labels.csv").read_text().splitlines()[1:]
+    table = [f"{line},{confidence}" for line in lines[:rows]] + [
+        f"{line}," for line in lines[rows:]
+    ]
+    Path("mine", "labels.csv").write_text("\n".join(["filename,text,confidence", *table]))
+    for command in (["prepare", "mine"], ["train", "mine"]):
+        refused = invoke(*command)
+        assert refused.exit_code == 2
+        assert all(name in refused.stderr for name in ("confidence", "--readings", "60 texts"))
+    assert "next: captcha-ocr adapt" in invoke("inspect", "mine").stderr
+    assert invoke("prepare", "mine", "--readings", "--preset", "tiny").exit_code == 0
+    result = invoke("train", *TINY_RUN)
+    assert json.loads(result.stdout)["test"]["against"] == "readings"
+    assert json.loads(Path("runs/default/run.json").read_text())["finished"]["test"]["against"]
+    assert "agreement with a model's readings" in invoke("train", *TINY_RUN[:-1]).stdout
+    scored = invoke("eval", "--labels", "mine/labels.csv")
+    assert "agreement" in scored.stderr
 
 
 @pytest.mark.parametrize(
