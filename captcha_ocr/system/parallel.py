@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent import futures
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.system.console import say
@@ -22,6 +22,7 @@ _Result = TypeVar("_Result")
 JOBS_PER_SLICE = 64  # at most, as a thread finishes its slice after Ctrl-C
 _MAX_WAIT_S = 0.05  # that a slice waits for more jobs from a slow source
 _JOBS_PER_WORKER = 2  # that it has: one is done while the next one comes
+_WATCHED_S, _PIPE_BYTES = 1.0, 2**16  # between two looks at the workers; what a pipe takes
 _TELL_S = 0.2  # after so long, who waits for results hears how many are missing
 
 
@@ -109,6 +110,19 @@ class Workers(AbstractContextManager["Workers"]):
         except OSError as error:
             reason = error.strerror or error
             say(f"one process instead of {workers}: /dev/shm takes no semaphores ({reason})")
+        self.is_closed = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        """Complete the result of a worker that was killed while it sent it, so that it is damaged.
+
+        Python's pool would wait for the rest for ever, and hear no signal.
+        """
+        pool: Any = self.pool
+        while pool is not None and not self.is_closed.wait(_WATCHED_S):
+            if any(process.exitcode for process in [*(pool._processes or {}).values()]):
+                with suppress(OSError):
+                    os.write(pool._result_queue._writer.fileno(), bytes(_PIPE_BYTES))
 
     def start(
         self, function: Callable[[_Job], _Result], jobs: Iterable[_Job]
@@ -121,6 +135,7 @@ class Workers(AbstractContextManager["Workers"]):
         if self.pool is not None:
             with deferred():  # a second Ctrl-C here would leave workers that wait for jobs forever
                 self.pool.shutdown(cancel_futures=True)
+            self.is_closed.set()
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -129,8 +144,7 @@ class Workers(AbstractContextManager["Workers"]):
 class JobResults(Iterator[_Result], Generic[_Job, _Result]):
     """The results of a series of jobs, in order; CaptchaOcrError if a worker is killed.
 
-    Not if it is killed halfway through sending a result of more than 64 KiB: then Python's pool
-    waits for the rest. The workers get the first jobs, a few at a time. While this process waits,
+    The workers get the first jobs, a few at a time. While this process waits,
     it does the last ones. It never cancels a job to do it itself: a pool that loses a worker stops
     at a cancelled job with a traceback, and its jobs never end.
     """

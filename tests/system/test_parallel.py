@@ -1,8 +1,10 @@
 import errno
 import gc
 import itertools
+import multiprocessing.connection
 import multiprocessing.synchronize
 import os
+import signal
 import threading
 import time
 import weakref
@@ -116,6 +118,24 @@ def end_other_process(job):
         os._exit(1)
     path.touch()
     time.sleep(0.01)
+
+
+def send_a_part(share):
+    """Be killed halfway through sending a result."""
+
+    def send(connection, data):
+        os.write(connection.fileno(), bytes(data)[: int(len(data) * share)])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    multiprocessing.connection.Connection._send = send
+    return bytes(10**6)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no such signal there")
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.5, 0.99])
+def test_a_worker_that_is_killed_while_it_sends_ends_the_work(share):
+    with pytest.raises(CaptchaOcrError, match="killed"), Workers(2) as workers:
+        list(workers.start(send_a_part, [share] * 8))
 
 
 def test_who_does_jobs_while_it_waits_hears_of_a_killed_worker(tmp_path):
