@@ -38,7 +38,7 @@ from captcha_ocr.options.auditing import AuditOptions
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.scores import score_confidences
-from captcha_ocr.system.console import counted, say
+from captcha_ocr.system.console import ProgressBar, counted, duration, say
 from captcha_ocr.system.files import sha256, writing_to
 from captcha_ocr.system.processors import available_workers
 from captcha_ocr.version import __version__
@@ -47,6 +47,7 @@ MOST_TESTED = 1_000  # images
 LARGEST = {90: 1_000, 300: 3_000, 10**9: 10_000}  # most labels of a budget of up to so many minutes
 _SHARE_TESTED = 0.4  # of the images
 _FEWEST_IMAGES = 60
+_SHARE_DRAWN = 1 / 5  # of the budget
 _POOL = 3  # images to draw labels from, in numbers of the most labels
 _COVERAGES = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1)
 _SAMPLES = 24  # images on the page
@@ -75,7 +76,7 @@ def audit(folder: Path | None, options: AuditOptions, quiet: bool = False) -> Re
         identity = {"content": sha256(content.encode()), "seed": seed, "knobs": knobs}
         budget = TimeBudget(work, 60.0 * options.budget, {"source": name, **identity}, quiet)
         if generator is not None:
-            _draw_base(generator, images, _POOL * largest + MOST_TESTED, seed, knobs, quiet)
+            _draw_base(generator, images, _POOL * largest + MOST_TESTED, knobs, budget, seed)
         found = find_labels(images).check()
         people = None
         if options.people is not None:
@@ -108,6 +109,9 @@ def audit(folder: Path | None, options: AuditOptions, quiet: bool = False) -> Re
         if knobs and generator is not None:
             effects = KnobMeasurement(generator, knobs, pool, budget, largest).run(curves)
         budget.save()
+    if budget.spent > budget.budget_s:
+        took = f"{duration(budget.spent)} instead of {duration(budget.budget_s)}"
+        budget.notes.append(f"The budget was too short: the least that an audit does took {took}.")
     return Results(
         subject=subject,
         shortcuts=shortcuts,
@@ -188,13 +192,23 @@ def judge_people(folder: Path, labels: Sequence[Label]) -> HumanAnswers:
 
 
 def _draw_base(
-    generator: ImageGenerator, images: Path, count: int, seed: int, knobs: Knobs, quiet: bool
+    generator: ImageGenerator,
+    images: Path,
+    count: int,
+    knobs: Knobs,
+    budget: TimeBudget,
+    seed: int,
 ) -> None:
-    """Draw images at the present levels; UsageError if a level of a knob cannot be drawn."""
+    """Draw images at the present levels, as many as a fifth of the budget allows.
+
+    UsageError if a level of a knob cannot be drawn.
+    """
     for setting in list_settings(knobs):
         generator.check(setting.levels)
-    say(f"draw       {count:,} images of {generator.name}", quiet)
-    generator.draw(images, count, seed, {name: levels[0] for name, levels in knobs.items()})
+    say(f"draw       {count:,} images of {generator.name}", budget.quiet)
+    present = {name: levels[0] for name, levels in knobs.items()}
+    with ProgressBar("draw", budget.quiet) as bar:
+        generator.draw(images, count, seed, present, bar.show, _SHARE_DRAWN * budget.budget_s)
 
 
 def _tell_left_out(reasons: Mapping[str, str], budget: TimeBudget) -> None:

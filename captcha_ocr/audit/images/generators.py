@@ -5,6 +5,7 @@ Each draws as many as the audit needs, of any seed, with any levels of its knobs
 
 import io
 import json
+import math
 import os
 import random
 import re
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -24,6 +26,7 @@ from typing import Any, NamedTuple
 from captcha_ocr.data.images import open_image
 from captcha_ocr.data.label_sources.tables import to_csv
 from captcha_ocr.data.labels import LABELS_FILE
+from captcha_ocr.data.prepare import ProgressCallback
 from captcha_ocr.errors import ImageError, UsageError, check
 from captcha_ocr.generation import folder as generated
 from captcha_ocr.generation.designs.design import Design, parse_design
@@ -37,6 +40,8 @@ MAX_FILE = 20_000_000  # bytes that a file of a generator may have
 _IMAGE_S, _START_S = 1.0, 29.0  # seconds that an image may take, and a command besides
 _FIRST_PART = 10  # images of the first command: few, so that a broken one is found at once
 _PART = 100  # images of each further command
+_FEWEST = 500  # images that are drawn, however long they take
+_MARK = "CAPTCHA_OCR_AUDIT"  # in the environment of all that a command starts
 _MAX_FAILED = 1 / 3  # of the images of a generator; with more failures it is refused
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _RESERVED = {"text", "out", "seed", "list", "folder", "levels"}  # placeholders that are no knobs
@@ -67,13 +72,21 @@ class DesignGenerator:
         check(bool(document), f"`design` {self.name} is many designs; an audit is of one")
         return parse_design(json.loads(document), self.name).with_fields(levels)
 
-    def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> None:
-        """Draw images with `generate`."""
+    def draw(
+        self,
+        folder: Path,
+        images: int,
+        seed: int,
+        levels: Levels,
+        show: ProgressCallback = lambda done, total: None,
+        seconds: float = math.inf,
+    ) -> None:
+        """Draw images with `generate`, all of them: it is fast."""
         folder.mkdir(parents=True, exist_ok=True)
         design = folder.parent / f"{folder.name}-design.jsonl"
         write_atomic(design, json.dumps(self.check(levels).document).encode() + b"\n")
         options = DrawingOptions(count=images, design=str(design), seed=seed)
-        self.failures += generated.generate(plan_drawing(options), folder).redrawn
+        self.failures += generated.generate(plan_drawing(options), folder, progress=show).redrawn
 
 
 class _Row(NamedTuple):
@@ -136,8 +149,16 @@ class CommandGenerator:
         unknown = ", ".join(sorted(names - levels.keys() - _RESERVED))
         check(not unknown, f"`{self.field}` has {{{unknown}}}, which is no knob of `knobs`")
 
-    def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> None:
-        """Write so many images and then labels.csv into a folder.
+    def draw(
+        self,
+        folder: Path,
+        images: int,
+        seed: int,
+        levels: Levels,
+        show: ProgressCallback = lambda done, total: None,
+        seconds: float = math.inf,
+    ) -> None:
+        """Write so many images and then labels.csv into a folder; fewer if they take more seconds.
 
         Images of the same seed have the same texts, as far as the levels allow. Nothing is drawn if
         labels.csv is there. UsageError if the command does not work.
@@ -147,14 +168,15 @@ class CommandGenerator:
         folder.mkdir(parents=True, exist_ok=True)
         rows = self._rows(seed)
         drawn: list[_Row] = []
-        failed = 0
-        while len(drawn) < images:
+        failed, end = 0, time.monotonic() + seconds
+        while len(drawn) < images and (len(drawn) < _FEWEST or time.monotonic() < end):
             part = _PART if drawn else _FIRST_PART
             todo = list(islice(rows, min(part, images - len(drawn))))
             reasons = self._draw_part(folder, todo, levels)
             drawn += [row for row in todo if row.file not in reasons]
             failed += len(reasons)
             tried = failed + len(drawn)
+            show(len(drawn), images)
             if failed > _MAX_FAILED * tried:
                 file, reason = next(iter(reasons.items()))
                 raise UsageError(
@@ -183,8 +205,12 @@ class CommandGenerator:
             groups = [list(rows)]
         reasons: dict[str, str] = {}
         with ThreadPoolExecutor(available_workers()) as pool:
-            for problems in pool.map(lambda group: self._call(folder, group, levels), groups):
-                reasons |= problems
+            try:
+                for problems in pool.map(lambda group: self._call(folder, group, levels), groups):
+                    reasons |= problems
+            finally:  # after an error the end would wait for commands that hang
+                pool.shutdown(wait=False, cancel_futures=True)
+                _kill_started()
         remove_files(folder / file for file in reasons)
         return reasons
 
@@ -216,6 +242,15 @@ class CommandGenerator:
 ImageGenerator = DesignGenerator | CommandGenerator
 
 
+def _kill_started() -> None:
+    """Kill what commands have started and what left their sessions, on Linux."""
+    mark = f"{_MARK}={os.getpid()}".encode()
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in environment.read_bytes().split(b"\0"):
+                os.kill(int(environment.parent.name), signal.SIGKILL)
+
+
 def _run(words: Sequence[str], seconds: float) -> str:
     """Run a command that may be broken; return why it may have failed.
 
@@ -229,6 +264,7 @@ def _run(words: Sequence[str], seconds: float) -> str:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                env={**os.environ, _MARK: str(os.getpid())},
             )
         except OSError as error:
             raise UsageError(f"{words[0]} cannot be started: {error.strerror}") from None

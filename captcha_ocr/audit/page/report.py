@@ -82,6 +82,12 @@ def format_needed(needed: Estimate, sizes: Sequence[int]) -> str:
 
     if math.isinf(needed.low):
         return f"not reached with {sizes[-1]:,}"
+    if needed.value == 0 or math.isinf(needed.value):
+        if needed.low == 0 and math.isinf(needed.high):
+            return "too few trainings to tell"
+        if needed.value == 0:
+            return bound(0) if needed.high == 0 else f"{bound(needed.high)} or fewer"
+        return f"{bound(needed.low)} or more"
     return _with_ends(bound, *needed)
 
 

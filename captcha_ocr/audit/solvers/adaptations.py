@@ -26,6 +26,11 @@ class Adaptation(Training):
     """An adaptation to the first images of a pool without their labels, on one thread."""
 
     @property
+    def title(self) -> str:
+        """What it is, for people."""
+        return f"{self.size:,} images without a label"
+
+    @property
     def cost(self) -> float:
         """How many images it learns from."""
         return self.size

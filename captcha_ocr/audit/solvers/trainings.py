@@ -70,6 +70,13 @@ class Training:
         return f"{self.pool.setting}-{self.start}-{self.size}-{self.draw}"
 
     @property
+    def title(self) -> str:
+        """What it is, for people."""
+        setting = "" if self.pool.setting == "base" else f"{self.pool.setting}: "
+        labels = counted(self.size, "label")
+        return f"{setting}{labels} from {NAMES[self.start]}, draw {self.draw + 1}"
+
+    @property
     def cost(self) -> float:
         """How many images it shows to the network, about."""
         preset = PRESETS[STARTS[self.start]]
@@ -224,7 +231,7 @@ class TimeBudget:
                 self.rates[training.start] = result.longest_s / training.cost
                 if training.name not in self.trained:
                     scores = f"{result.right:,} of {result.tested:,}, {duration(result.seconds)}"
-                    say(f"{training.name:32} {scores}", self.quiet)
+                    say(f"trained    {training.title}: reads {scores}", self.quiet)
                 self.trained[training.name] = result
 
     def _train(self, training: Training, children: ChildRuns) -> Trained:

@@ -44,5 +44,8 @@ def audit(folder: Path | None, given: Given) -> None:
     lines += [
         f"{name.lower():10} {value} {meaning}" for name, value, meaning in key_figures(results)
     ]
+    work = options.out.with_suffix("")
+    megabytes = sum(file.lstat().st_size for file in work.rglob("*")) / 1e6
     lines.append(f"page       {options.out}")
+    lines.append(f"work       {work}: {megabytes:,.0f} MB; delete it when you need it no more")
     report({"out": str(options.out), **results.to_dict()}, "\n".join(lines))

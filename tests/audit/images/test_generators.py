@@ -1,6 +1,9 @@
 import re
 import shlex
 import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from conftest import naming
@@ -51,6 +54,37 @@ LIST = (
 def test_every_image_of_a_command_is_drawn(tmp_path, source, count):
     source.draw(tmp_path, count, 0, {})
     assert (source.failures, len(texts_in(tmp_path))) == (0, count)
+
+
+def test_a_slow_command_draws_fewer_images_and_shows_how_many(tmp_path, monkeypatch):
+    monkeypatch.setattr(generators, "_FEWEST", 12)
+    shown = []
+    source = command(LIST, "{list} {folder}")
+    source.draw(tmp_path, 500, 0, {}, lambda *counts: shown.append(counts), seconds=0)
+    assert (shown, len(texts_in(tmp_path))) == ([(10, 500), (110, 500)], 110)
+
+
+STAYS = "import subprocess; subprocess.Popen(['sleep', '77.5'], start_new_session=True);"
+
+
+def is_sleeping():
+    with suppress(OSError):  # a process has just ended
+        return any(
+            path.read_bytes() == b"sleep\x0077.5\0" for path in Path("/proc").glob("[0-9]*/cmdline")
+        )
+    return True
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others do not tell what a process started")
+@pytest.mark.parametrize("code", ["", "sys.exit(1);", "time.sleep(77.5);"])
+def test_what_a_command_leaves_behind_is_ended_with_it(tmp_path, monkeypatch, code):
+    monkeypatch.setattr(generators, "_START_S", 1.0)
+    with suppress(UsageError):
+        command(f"{STAYS}{code}{DRAW}").draw(tmp_path, 4, 0, {})
+    end = time.monotonic() + 30
+    while is_sleeping() and time.monotonic() < end:  # the system takes a moment
+        time.sleep(0.05)
+    assert not is_sleeping()
 
 
 def test_a_function_draws_with_its_knobs(tmp_path, monkeypatch):

@@ -22,9 +22,12 @@ SIZES = [30, 1000]
         (report.format_number(1.234), "1.23"),
         (report.format_needed(Estimate(50.0, 40.0, 60.0), SIZES), "50 (40 to 60)"),
         (report.format_needed(Estimate(0, 0, 0), SIZES), "fewer than 30"),
+        (report.format_needed(Estimate(0, 0, 50.0), SIZES), "50 or fewer"),
+        (report.format_needed(Estimate(0, 0, math.inf), SIZES), "too few trainings to tell"),
+        (report.format_needed(Estimate(math.inf, 0, math.inf), SIZES), "too few trainings to tell"),
         (
             report.format_needed(Estimate(math.inf, 500.0, math.inf), SIZES),
-            "more than 1,000 (500 to more than 1,000)",
+            "500 or more",
         ),
         (
             report.format_needed(Estimate(math.inf, math.inf, math.inf), SIZES),
