@@ -41,7 +41,7 @@ SHEET_FILE, WRONG_FILE = "contact-sheet.png", "read-wrong.png"
 # Texts with a character; with fewer it is hardly learnt. The model in the package knows it before
 _MIN_TEXTS, _MIN_TEXTS_KNOWN = 20, 3
 _MAX_STRETCH = 1.1  # ratio of the widest to the narrowest aspect ratio of one design
-_FEW_IMAGES, _FEW_TO_FINETUNE = 300, 50
+_ENOUGH_LABELS = {"finetune": (50, " (50 of one real design gave 98 %: README.md)")}
 _FEW_UNLABELLED = 10  # images without a label, which adapt needs
 _MANY_LABELS = 100  # of which one with a character of its own is odd
 _NEARLY_ALL = 0.9
@@ -326,9 +326,7 @@ def advice_on_images(inspection: Inspection) -> list[str]:
 
 def advice_on_number(labels: int, preset: str) -> list[str]:
     """Return what to do if there are too few labelled images for a preset."""
-    known, enough = "", _FEW_IMAGES
-    if preset == "finetune":
-        known, enough = " (50 of one real design gave 98 %: README.md)", _FEW_TO_FINETUNE
+    enough, known = _ENOUGH_LABELS.get(preset, (300, ""))
     if labels >= enough:
         return []
     return [f"only {counted(labels, 'labelled image')}: label {enough} or more{known}"]

@@ -140,21 +140,15 @@ def train(folder: Path | None, given: Given) -> None:
 
 
 def _find_shards(images: Path, out: Path, given: Given) -> Path:
-    """Return the folder of the shards of images, which are made in the run folder; a folder of
-    shards is returned itself.
-    """
+    """Return the folder of the shards of images, which are made in the run folder."""
     from captcha_ocr.cli.commands.data import tell_preparation
     from captcha_ocr.data.prepare import prepare
-    from captcha_ocr.data.shards import MANIFEST_FILE
 
-    if (images / MANIFEST_FILE).exists():
-        return images
     how, shards = given[TrainOptions], out / "shards"
     config = PrepareConfig(preset=given.values(TrainConfig).get("preset"))
     with ProgressBar("prepare", how.quiet) as bar:
         prepared = prepare(images, shards, config, PrepareOptions(force=how.force), bar.show)
-    if not how.quiet:
-        tell_preparation(prepared)
+    tell_preparation(prepared)
     return shards
 
 

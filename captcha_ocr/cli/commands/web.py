@@ -137,8 +137,10 @@ def _tell_what_follows(session: "LabelSession") -> None:
     """Print how far a session came, which model reads now, and the commands that work next."""
     progress = session.progress()
     note(f"labelled   {progress['labelled']:,} of {progress['images']:,} images")
-    if session.points:
-        note(f"model      {session.model}{session.describe_score()}")
+    if "accuracy" in progress:
+        score = "reads {right:,} of {images:,} held-out images".format(**progress["accuracy"])
+        interval = "{:.0%} to {:.0%}".format(*progress["accuracy"]["interval"])
+        note(f"model      {session.model} {score} (95 % interval {interval})")
     for command in progress["commands"]:
         needed = f"  (a model needs {counted(progress['needed'], 'more label')})"
         note(f"next       {word_command(command)}{needed if progress['needed'] else ''}")

@@ -29,7 +29,6 @@ from captcha_ocr.errors import CaptchaOcrError, Command, ImageError
 from captcha_ocr.experiments.adaptation import MOST_ROUNDS, adapt_command
 from captcha_ocr.experiments.child_run import ChildRuns, Stopped
 from captcha_ocr.experiments.judge import judge
-from captcha_ocr.experiments.learning_curve import Point, outlook
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.inference.model_folder import copy_model, describe_model
 from captcha_ocr.inference.traits import Tally
@@ -37,7 +36,7 @@ from captcha_ocr.options.serving import LabelOptions
 from captcha_ocr.options.shared import LABELLED, RUN
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.scores import score_texts, wilson_interval
-from captcha_ocr.system.console import duration, say
+from captcha_ocr.system.console import counted, duration, say
 from captcha_ocr.system.files import find_unused, write_atomic
 from captcha_ocr.training.run.folder import BEST
 from captcha_ocr.web.label.store import SEED, SHARE_HELD_OUT, Entry, LabelStore
@@ -45,7 +44,6 @@ from captcha_ocr.web.label.store import SEED, SHARE_HELD_OUT, Entry, LabelStore
 _WITHOUT_GUESS = 1 / 20  # of the images, to measure what guesses do to the person
 _CANDIDATES = 50  # the least sure images, among which those with rare characters come first
 FEWEST_LABELS = 20  # to train; then again at 40, 80, 160, …
-_FEWEST_TESTED = 50  # held-out images, to tell how many more labels a better model needs
 _MINUTES = 2  # of a training, and the round that it is in
 _FEWEST_OPEN = 30  # images, for a training to gain from them, and to read them
 _TELLING = 300  # images whose readings tell what all texts have in common
@@ -193,14 +191,13 @@ class LabelSession:
         self.guesser = Guesser(paths, Recognizer(model, options.device))
         self.options, self.adaptation = options, adapt_command(folder)
         self.training = BackgroundTraining(folder, out, self._finish_training, options.quiet)
-        self.points: list[Point] = []
         self.has_default = False  # whether eval reads with a model of this session
         self.shown_at: dict[int, float] = {}
-        if not options.blind:
-            names = [folder.name for folder in out.glob("labels-*")]
-            for labels in sorted(int(name.removeprefix("labels-")) for name in names):
-                self._take_over(labels)
-        self.milestone = next_milestone(self.points[-1].images if self.points else 0)
+        folders = [] if options.blind else out.glob("labels-*")
+        trained = sorted(int(folder.name.removeprefix("labels-")) for folder in folders)
+        for labels in trained:
+            self._take_over(labels)
+        self.milestone = next_milestone(max(trained, default=0))
 
     def start(self) -> None:
         """Begin to read the images in the background, unless no guess is shown."""
@@ -319,7 +316,6 @@ class LabelSession:
         if self._take_over(labels) and self.options.out is None:
             copy_model(self.training.out / f"labels-{labels}" / BEST, LABELLED / BEST)
             self.has_default = True
-        say(f"trained    {self.model}{self.describe_score()}", self.options.quiet)
 
     def _take_over(self, labels: int) -> bool:
         """Guess with the model of a training, if it reads no fewer of the held-out images."""
@@ -328,22 +324,13 @@ class LabelSession:
             return False
         trained = Recognizer(run)
         right = self._count_right(trained, tested)
-        if tested:
-            self.points.append(Point(labels, right, len(tested)))
+        score = f"{run} reads {right:,} of {counted(len(tested), 'held-out image')}"
+        say(f"trained    {score}", self.options.quiet)
         if right < self._count_right(self.guesser.recognizer, tested):
             return False
         self.model = str(run)
         self.guesser.start(self._numbers_to_read(), trained)
         return True
-
-    def describe_score(self) -> str:
-        """Return what the last model reads of the held-out images; empty if none was trained."""
-        if not self.points:
-            return ""
-        point = self.points[-1]
-        low, high = point.interval
-        counts = f"{point.exact:,} of {point.tested:,} held-out images"
-        return f": reads {counts} (95 % interval {low:.0%} to {high:.0%})"
 
     def _count_right(self, recognizer: Recognizer, entries: list[Entry]) -> int:
         labels = [Label(entry.file, entry.text or "") for entry in entries]
@@ -379,11 +366,8 @@ class LabelSession:
             "next_training": self.milestone,
             "needed": max(0, FEWEST_LABELS - self.labelled),
             "problem": self.training.problem,
-            "outlook": [],
             "commands": self.list_commands(),
         }
-        if self.points and self.points[-1].tested >= _FEWEST_TESTED:
-            result["outlook"] = outlook(self.points)
         guesses = self.guesser.guesses
         tested = [entry for entry in self.held_out if entry.number in guesses]
         right = sum(guesses[entry.number].text == entry.text for entry in tested)

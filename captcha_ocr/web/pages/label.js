@@ -66,8 +66,7 @@ function showProgress(progress) {
   const accuracy = progress.accuracy;
   $("accuracy").textContent = accuracy
     ? `The model reads ${accuracy.right} of ${accuracy.images} held-out images ` +
-      `(95 % interval ${accuracy.interval.map((share) => (100 * share).toFixed(0)).join(" to ")} %). ` +
-      progress.outlook.join("; ")
+      `(95 % interval ${accuracy.interval.map((share) => (100 * share).toFixed(0)).join(" to ")} %).`
     : "";
   const training = progress.training;
   $("rounds").hidden = !training;

@@ -38,7 +38,9 @@ def test_the_page_is_written_and_json_is_one_line(images, tmp_path, monkeypatch)
     page = tmp_path / "page.html"
     result = invoke("audit", images, "--out", page, "--budget", 7)
     lines = result.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["verdict", "labels", "cost", "attempts", "page"]
+    assert [line.split()[0] for line in lines] == [
+        *("verdict", "labels", "cost", "attempts", "page", "work")
+    ]
     assert f"captcha-ocr audit {images} --budget=7 --out={page}</pre>" in page.read_text()
     result = invoke("audit", images, "--out", page, "--json", "--quiet")
     assert result.exit_code == 0, result.output
