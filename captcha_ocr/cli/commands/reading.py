@@ -335,9 +335,10 @@ def _score_files(
         raise CaptchaOcrError(f"nothing to score: of the images named in {labels_file} {why}")
     warn_of_unreadable(recognizer.config, truths)
     scores, reliability = score_texts(truths, texts), score_confidences(judged)
-    if any(row.confidence is not None for row in rows):
-        note("against    a model's readings: this is agreement, not accuracy")
     summary = {**scores.summary(), "unread": printer.unread, **reliability._asdict()}
+    if any(row.confidence is not None for row in rows):
+        summary["against"] = "readings"
+        note("against    a model's readings: this is agreement, not accuracy")
     click.echo(json.dumps({"summary": summary}) if printer.as_json else f"{scores}\n{reliability}")
     printer.failed += len(problems)
 

@@ -99,7 +99,8 @@ def test_readings_are_no_labels_until_somebody_says_so(images, rows, confidence)
     assert json.loads(result.stdout)["test"]["against"] == "readings"
     assert json.loads(Path("runs/default/run.json").read_text())["finished"]["test"]["against"]
     assert "agreement with a model's readings" in invoke("train", *TINY_RUN[:-1]).stdout
-    scored = invoke("eval", "--labels", "mine/labels.csv")
+    scored = invoke("eval", "--labels", "mine/labels.csv", "--json")
+    assert json.loads(scored.stdout.splitlines()[-1])["summary"]["against"] == "readings"
     assert "agreement" in scored.stderr
 
 
