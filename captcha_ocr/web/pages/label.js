@@ -38,7 +38,10 @@ async function show(next) {
   if (!image) return;
   const before = $("image").src;
   if (picture) $("image").src = URL.createObjectURL(picture);
-  else $("image").removeAttribute("src");
+  else {
+    $("image").removeAttribute("src");
+    image.problem ??= "This image cannot be shown.";
+  }
   if (before) URL.revokeObjectURL(before);
   $("image").dataset.file = image.file;
   $("text").value = image.text ?? image.guess?.text ?? "";
