@@ -224,10 +224,10 @@ def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallb
         problems = plan.problems | unreadable | conflicts
         rows_of = split_rows(kept, labels, contents, manifest.charset, plan.config)
         if not rows_of["train"]:
-            few = (
-                f"{counted(len(kept), 'usable image')}, too few for "
-                "training, validation and test sets"
-            )
+            few = f"{counted(len(kept), 'usable image')}, too few for "
+            few += "training, validation and test sets"
+            if all(label.split for label in labels):
+                few = "no label has the split train; delete the column split, or label more images"
             examples = [f"{file}: {reason}" for file, reason in list(problems.items())[:3]]
             raise UsageError(f"{few} ({'; '.join(examples)})" if examples else few)
         manifest = replace(

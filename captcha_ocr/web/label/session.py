@@ -193,8 +193,8 @@ class LabelSession:
         self.training = BackgroundTraining(folder, out, self._finish_training, options.quiet)
         self.has_default = False  # whether eval reads with a model of this session
         self.shown_at: dict[int, float] = {}
-        folders = [] if options.blind else out.glob("labels-*")
-        trained = sorted(int(folder.name.removeprefix("labels-")) for folder in folders)
+        models = [] if options.blind else out.glob(f"labels-*/{BEST}")
+        trained = sorted(int(model.parent.name.removeprefix("labels-")) for model in models)
         for labels in trained:
             self._take_over(labels)
         self.milestone = next_milestone(max(trained, default=0))

@@ -8,8 +8,10 @@ import pytest
 
 from captcha_ocr.cli.wording import word_command
 from captcha_ocr.data.labels import read_labels
+from captcha_ocr.data.prepare import prepare
 from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.preparation import PrepareConfig
 from captcha_ocr.options.serving import LabelOptions
 from captcha_ocr.web.label.session import (
     BackgroundTraining,
@@ -196,6 +198,8 @@ def test_one_label_in_five_is_held_out_and_the_next_command_fits_their_number(
             number = session.next_number()
             label(session, number, texts[session.store.entries[number].file])
     assert {count: learnt[count] for count in (1, 5, 20, 60)} == {1: 0, 5: 4, 20: 16, 60: 48}
+    shards = prepare(folder, folder.parent / "shards", PrepareConfig(preset="tiny"))
+    assert shards.manifest.count("train") == 48
     ways = {0: "label", 5: "label", 19: "label", 20: "adapt", 30: "adapt", 31: "train", 60: "train"}
     assert {count: commands[count] for count in ways} == {
         count: [f"captcha-ocr {way} {folder}"] for count, way in ways.items()
