@@ -43,6 +43,7 @@ _MIN_TEXTS, _MIN_TEXTS_KNOWN = 20, 3
 _MAX_STRETCH = 1.1  # ratio of the widest to the narrowest aspect ratio of one design
 _ENOUGH_LABELS = {"finetune": (50, " (50 of one real design gave 98 %: README.md)")}
 _FEW_UNLABELLED = 10  # images without a label, which adapt needs
+_FEW_LABELS = 300  # with more, adapting gains nothing: docs/own-captchas.md
 _MANY_LABELS = 100  # of which one with a character of its own is odd
 _NEARLY_ALL = 0.9
 _MIN_NUMBERS = 30  # by chance, none of them starts with 0 once in 24 such tables
@@ -106,7 +107,7 @@ class Inspection:
         missing = len(
             {*self.contents.images}.difference(label.file for label in self.contents.labels)
         )
-        return missing >= max(_FEW_UNLABELLED, len(self.texts))
+        return len(self.texts) < _FEW_LABELS and missing >= max(_FEW_UNLABELLED, len(self.texts))
 
     @property
     def texts(self) -> list[str]:

@@ -1,5 +1,6 @@
 """The commands for images: generate, prepare, inspect."""
 
+import shlex
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -345,9 +346,8 @@ def _command_after_inspection(
     folder = found.folder
     are_many = len(found.contents.images) >= FEWEST_IMAGES
     if are_many and (found.contents.readings or found.lacks_labels):
-        command = adapt_command(folder)
-        told = {"charset": config.charset, "lengths": config.lengths}
-        return word_command(replace(command, options={**command.options, **told}))
+        words = given_words("labels", "charset", "lengths", "max_bytes", "device")
+        return " ".join([word_command(adapt_command(folder)), *map(shlex.quote, words)])
     if not found.texts:
         return word_command(Command("label", (folder,)))
     if model_folder is None:
