@@ -134,7 +134,9 @@ class Found:
         if self.labels:
             return self
         file, reason = next(iter(self.problems.items()))
-        raise UsageError("; ".join(["no image has a label", f"{file}: {reason}", *self.hints]))
+        way = "adapt makes a model without labels, and label is a page to write them"
+        reasons = ["no image has a label", f"{file}: {reason}", *self.hints, way]
+        raise UsageError("; ".join(reasons))
 
 
 def find_labels(
