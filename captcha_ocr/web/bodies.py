@@ -24,20 +24,21 @@ _SHORTEST = 60  # characters of base64; no image file is shorter
 
 
 async def read_fields(request: Request) -> Mapping[str, object]:
-    """Return the fields of a request, which a thread finds; errors as `parse_fields`."""
-    kind = request.headers.get("content-type", "")
-    return await run_in_threadpool(parse_fields, await request.body(), kind)
-
-
-def parse_fields(body: bytes, content_type: str) -> Mapping[str, object]:
     """Return the fields of JSON or of a form; the image in any other body is the field image.
 
     UsageError if the body is malformed.
     A body that begins like an image is one, whatever its type says: curl calls each a form.
     """
-    kind = content_type.partition(";")[0].strip().lower()
+    body = await request.body()
     if is_image(body[:START]):
         return {"image": body}
+    # A long one takes a while
+    return await run_in_threadpool(parse_fields, body, request.headers.get("content-type", ""))
+
+
+def parse_fields(body: bytes, content_type: str) -> Mapping[str, object]:
+    """Return the fields of a body that does not begin like an image; errors as `read_fields`."""
+    kind = content_type.partition(";")[0].strip().lower()
     if kind.startswith("multipart/"):
         return _parse_parts(body, content_type)
     if kind == JSON_TYPE or body[:1] == b"{":

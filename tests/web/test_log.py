@@ -17,7 +17,9 @@ def test_a_pipe_that_nobody_reads_holds_nothing_up(monkeypatch):
     with open(writer, "w") as stream, LineLog(stream) as log:
         for _ in range(30_000):
             log.write(100 * "x" + "\n")
-        assert not log.lines.empty()
+        log.is_closed.set()
+        log.thread.join(0.1)
+        assert log.thread.is_alive()
         os.close(reader)  # ends the thread, which waits to write
         log.thread.join()
 
@@ -35,3 +37,4 @@ def test_a_closed_pipe_ends_the_log_and_nothing_else():
 def test_a_process_without_the_stream_prints_nothing():
     with LineLog(None) as log:
         log.write("x\n")
+    assert not log.thread.is_alive()
