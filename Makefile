@@ -75,10 +75,11 @@ help:  ## list these targets
 
 # Making a virtual environment again mends one that was interrupted, and leaves a whole one as it is.
 $(VENV)/installed: pyproject.toml constraints.txt
+	@echo "Installing into $(VENV), which takes some minutes"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --constraint constraints.txt --editable .
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .[dev]
+	$(BIN)/python -m pip install --constraint constraints.txt --editable .[dev]
 	touch $@

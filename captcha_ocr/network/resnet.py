@@ -176,8 +176,8 @@ class ResNet18(nn.Module):
         if self.config.network.pool == "global":
             logits: Tensor = self.head(x.mean((2, 3))).float()
             return logits.view(-1, longest, self.config.classes) / self.temperature
-        # For OpenCV 4: without keepdim a network fails where there is one row, and flatten would ask
-        # for the shape of an image of any width.
+        # For OpenCV 4: without keepdim a network fails where there is one row, and flatten would
+        # ask for the shape of an image of any width.
         features = self.norm(x.mean(2, keepdim=True)).squeeze(2)
         columns: Tensor = self.head(features.transpose(1, 2)).float()
         if self.config.reads_columns:

@@ -12,7 +12,7 @@ import click
 
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import FOLDER, Given, takes
-from captcha_ocr.cli.wording import note, read_command, word_command
+from captcha_ocr.cli.wording import escape, note, read_command, word_command
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
 from captcha_ocr.inference.model_folder import default_model, find_model_folder
 from captcha_ocr.options.serving import LabelOptions, ServeOptions, check_token
@@ -115,7 +115,8 @@ def label(folder: Path, given: Given) -> None:
         session = LabelSession(folder, model_folder, how)
         listener, address = listen(how.host, how.port, "new")
         store = session.store
-        counts = f"{len(store.entries):,} in {store.folder}, {session.labelled:,} of them labelled"
+        where = f"{len(store.entries):,} in {escape(str(store.folder))}"
+        counts = f"{where}, {session.labelled:,} of them labelled"
         note(f"images     {counts}\nmodel      {session.model}")
         if store.left_out:
             images = counted(len(store.left_out), "image")
