@@ -16,7 +16,7 @@ class InputSize:
 
     step: None gives every image this width. Otherwise an image keeps its aspect: it gets the
     nearest width that is a multiple of `step`, from that of the height to `width`. ink: the colour
-    of the characters that count; only they are shown, in black on white.
+    of the characters that count, or several with commas; only they are shown, in black on white.
     """
 
     height: int
@@ -43,11 +43,11 @@ class InputSize:
         if self.ink is not None:
             from PIL import ImageColor  # no other command needs it at its start
 
-            is_colour = self.ink.lower() in ImageColor.colormap or _CODE.fullmatch(self.ink)
-            check(
-                bool(is_colour),
-                f"`ink` {self.ink!r} is no colour; name one, such as red, or write #RRGGBB",
-            )
+            for ink in self.ink.split(","):
+                check(
+                    ink.lower() in ImageColor.colormap or _CODE.fullmatch(ink) is not None,
+                    f"`ink` {ink!r} is no colour; name one, such as red, or write #RRGGBB",
+                )
 
     def __str__(self) -> str:
         ink = f" ({self.ink} ink)" if self.ink else ""

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeGuard, cast
 from urllib.parse import unquote_to_bytes
@@ -26,9 +27,9 @@ from PIL.PngImagePlugin import PngImageFile
 
 from captcha_ocr.data.sanitize import (
     START,
-    SVG,
     check_sides,
     check_size,
+    find_svg,
     is_image,
     open_sanitized,
     read_orientation,
@@ -135,8 +136,11 @@ def _split_hue(image: Image.Image) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _keep_ink(image: Image.Image, ink: str) -> Image.Image:
     """Return an image in grey that shows only what has the hue of a colour, in black on white.
 
-    Of a colour without a hue, such as black, what has none and is about as light.
+    Of a colour without a hue, such as black, what has none and is about as light. ink: one colour,
+    or several with commas.
     """
+    if "," in ink:
+        return reduce(ImageChops.darker, (_keep_ink(image, one) for one in ink.split(",")))
     hue, chroma, value = _split_hue(image)
     ink_hue, ink_chroma, ink_value = _split_hue(Image.new("RGB", (1, 1), ink))
     if ink_chroma > _HAS_HUE:
@@ -338,8 +342,8 @@ def from_base64(text: bytes, max_bytes: int = MAX_BYTES) -> bytes | None:
         encoded = _join_lines(encoded).translate(_FROM_URL_ALPHABET).rstrip(b"=")
         with suppress(ValueError):
             return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
-    if head.lower().startswith(_MARKUP_STARTS) and (markup := SVG.search(_unescape(text))):
-        return markup[0]
+    if head.lower().startswith(_MARKUP_STARTS) and (markup := find_svg(_unescape(text))):
+        return markup
     return text if head[:5].lower() == b"data:" else None
 
 
@@ -350,7 +354,8 @@ def _unescape(text: bytes) -> bytes:
     for _ in range(2):
         for escape, plain in _ESCAPES.items():
             text = re.sub(escape, plain, text)
-        text = unquote_to_bytes(html.unescape(text.decode("latin-1")))
+        with suppress(ValueError):  # a number of thousands of digits
+            text = unquote_to_bytes(html.unescape(text.decode("latin-1")))
     return text
 
 

@@ -61,7 +61,7 @@ _TIFF_BYTES = {3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
 _TIFF_SINGLE = {256, 257, 259, 262, 266, 277, 278, 284, 317, 322, 323, 531}  # tags of one value
 _TIFF_TILE = (322, 323)  # its width and height
 _BEFORE_MARKUP = b"\xef\xbb\xbf \t\r\n"
-SVG = re.compile(rb"<svg\b.*</svg\s*>", re.DOTALL | re.IGNORECASE)
+_SVG_START, _SVG_END = re.compile(rb"<svg\b", re.IGNORECASE), b"</svg"
 _LONGEST_SVG, _DEEPEST_SVG = 200_000, 20  # bytes; levels of groups: resvg crashes at 10,000
 _SVG_SHAPES = {
     *("svg", "g", "path", "rect", "line", "circle", "ellipse", "polyline", "polygon"),
@@ -89,10 +89,18 @@ def open_sanitized(data: bytes) -> tuple[Iterator[ImageFile], int]:
     if data[:5].lower() == b"data:":
         raise ImageError("a data: URI that holds no image in base64")
     check(not data.startswith(GIT_LFS), NO_LFS_FILE, ImageError)
-    markup = SVG.search(data) if data.lstrip(_BEFORE_MARKUP).startswith(b"<") else None
+    markup = find_svg(data) if data.lstrip(_BEFORE_MARKUP).startswith(b"<") else None
     if markup is not None:
-        return open_sanitized(_draw_svg(markup[0]))
+        return open_sanitized(_draw_svg(markup))
     raise ImageError("not a PNG, JPEG, GIF, BMP, WEBP or TIFF image" if data else "an empty file")
+
+
+def find_svg(data: bytes) -> bytes | None:
+    """Return the markup from the first `<svg` to the last `</svg>`; each byte is looked at once."""
+    start, end = _SVG_START.search(data), data.lower().rfind(_SVG_END)
+    close = data.find(b">", end)
+    is_whole = start is not None and start.end() <= end < close
+    return data[start.start() : close + 1] if start is not None and is_whole else None
 
 
 def _draw_svg(markup: bytes) -> bytes:

@@ -26,7 +26,9 @@ class ServeOptions(Options):
         "Requests must send it: Authorization: Bearer TOKEN. new makes one.",
         variable="CAPTCHA_OCR_TOKEN",
     )
-    token_file: Path | None = option(None, "The file that holds the token.", path="file")
+    token_file: Path | None = option(
+        None, "The file that holds the token, instead of that.", path="file"
+    )
     allow_origin: tuple[str, ...] = option(
         (), "Pages of this origin may ask, such as https://example.org. Repeatable.", metavar="URL"
     )
@@ -42,7 +44,6 @@ class ServeOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(bool(self.host), "`host` is empty; 0.0.0.0 means every address of this machine")
         is_safe = self.host in LOOPBACK or bool(self.token or self.token_file)
         check(is_safe, f"`host` {self.host} lets other machines ask; set a `token`")
         check_token(self.token)
@@ -52,10 +53,10 @@ class ServeOptions(Options):
         check(is_path, f"`root_path` must be like /captcha, not {self.root_path!r}")
 
 
-def check_token(token: str | None) -> None:
+def check_token(token: str | None, name: str = "`token`") -> None:
     """UsageError if a token fits no header, or is found by trying."""
     is_usable = token in (None, "new") or re.fullmatch("[!-~]{6,}", str(token)) is not None
-    check(is_usable, "`token` must be 6 or more ASCII characters without blanks")
+    check(is_usable, f"{name} must be 6 or more ASCII characters without blanks")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,6 +1,7 @@
 """What the body of a request for a reading may be: an image, its base64, JSON, or a form."""
 
 import logging
+import threading
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
@@ -20,6 +21,7 @@ _MAX_FIELDS = 100
 _IMAGE_FIELDS = ("image", "file")
 # The client is told what is wrong with its form; without a handler, stderr would be, too
 logging.getLogger("python_multipart").addHandler(logging.NullHandler())
+_PARSING = threading.Semaphore(2)  # bodies at once: a large one takes a while, and memory
 _SHORTEST = 60  # characters of base64; no image file is shorter
 
 
@@ -32,8 +34,12 @@ async def read_fields(request: Request) -> Mapping[str, object]:
     body = await request.body()
     if is_image(body[:START]):
         return {"image": body}
-    # A long one takes a while
-    return await run_in_threadpool(parse_fields, body, request.headers.get("content-type", ""))
+    return await run_in_threadpool(_parse_in_turn, body, request.headers.get("content-type", ""))
+
+
+def _parse_in_turn(body: bytes, content_type: str) -> Mapping[str, object]:
+    with _PARSING:
+        return parse_fields(body, content_type)
 
 
 def parse_fields(body: bytes, content_type: str) -> Mapping[str, object]:
@@ -45,6 +51,7 @@ def parse_fields(body: bytes, content_type: str) -> Mapping[str, object]:
         return parse_object(body)
     if kind == _FORM_TYPE:
         check(body.count(b"&") < _MAX_FIELDS, f"a form has at most {_MAX_FIELDS} fields")
+        check(8 * body.count(b"%") <= len(body), "the form escapes more than base64 needs")
         fields = dict(parse_qsl(body.decode("latin-1")))
         if any(name in fields for name in _IMAGE_FIELDS):
             return fields
@@ -53,9 +60,9 @@ def parse_fields(body: bytes, content_type: str) -> Mapping[str, object]:
 
 def image_among(fields: Mapping[str, object]) -> bytes:
     """Return the image file, or its base64, among the fields of a body; UsageError without."""
-    name = next(filter(fields.__contains__, _IMAGE_FIELDS), None)
-    check(name is not None, "the image must be in a field image or file")
-    return as_bytes(fields[str(name)])
+    given = [fields[name] for name in _IMAGE_FIELDS if name in fields]
+    check(bool(given), "the image must be in a field image or file")
+    return as_bytes(next(filter(None, given), given[0]))
 
 
 def as_bytes(image: object) -> bytes:

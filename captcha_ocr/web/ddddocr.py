@@ -11,7 +11,7 @@ from itertools import product
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from captcha_ocr.errors import CaptchaOcrError, UsageError, check
+from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.version import __version__
 from captcha_ocr.web.bodies import MAX_BODY, image_among, read_fields
 from captcha_ocr.web.http import JSON_TYPE, Endpoint, content_type
@@ -34,7 +34,10 @@ def make_ddddocr_endpoints(read: Reader) -> list[Endpoint]:
             Endpoint(f"/ocr/{sent}{path}", partial(_answer, read, wordings[path]), "POST", MAX_BODY)
             for sent, path in product(("file", "b64"), wordings)
         ),
-        Endpoint("/initialize", ready, "POST"),
+        *(
+            Endpoint(path, ready, "POST")
+            for path in ("/initialize", "/switch-model", "/toggle-feature")
+        ),
         Endpoint("/status", JSONResponse({**_STATUS, "version": __version__})),
         Endpoint("/health", JSONResponse({"status": "healthy"}), is_open=True),
         Endpoint("/ping", PlainTextResponse("pong"), is_open=True),
@@ -67,14 +70,12 @@ def _find_charset(fields: Mapping[str, object]) -> str | None:
 
 
 def _find_ink(fields: Mapping[str, object]) -> str | None:
-    """Return the colour that the fields ask for."""
+    """Return the colours that the fields ask for."""
     check(not fields.get("color_filter_custom_ranges"), "ranges of colours are not taken here")
-    match fields.get("color_filter_colors"):
-        case None | []:
-            return None
-        case [str(colour)]:
-            return colour
-    raise UsageError("color_filter_colors must be a list of one colour")
+    colours = fields.get("color_filter_colors") or []
+    is_list = isinstance(colours, list) and all(isinstance(colour, str) for colour in colours)
+    check(is_list, "color_filter_colors must be a list of names")
+    return ",".join(colours) if isinstance(colours, list) and colours else None
 
 
 def _word_success(text: str, problem: str) -> Response:

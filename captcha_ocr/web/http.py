@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -47,18 +47,23 @@ _MAX_HEADERS = 16_384  # bytes
 _MAX_ESCAPES = 500_000  # of JSON; as many as 15 MB of base64 may need
 _MAX_QUOTES = 10_000
 _MAX_BESIDE_TEXTS = 10_000  # bytes of JSON outside of its texts
-_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# Without its end a text is all that follows, so that each byte is looked at once
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _ANY_HOST = ("0.0.0.0", "::")
 _PORT = re.compile(r":\d*\Z")
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a service is, and the token that it asks for, if it asks for one."""
+    """Where a service is, and the token that it asks for, if it asks for one.
+
+    shows_token: whether the address of the page has it, for people who do not know it yet.
+    """
 
     host: str
     port: int
     token: str | None = None
+    shows_token: bool = False
 
     @property
     def hosts(self) -> frozenset[str] | None:
@@ -81,7 +86,7 @@ class Address:
             shown = socket.gethostname()
         elif ":" in self.host:
             shown = f"[{self.host}]"
-        fragment = f"#token={quote(self.token)}" if self.token else ""
+        fragment = f"#token={quote(str(self.token))}" if self.shows_token else ""
         return f"http://{shown}:{self.port}/{fragment}"
 
 
@@ -165,6 +170,7 @@ class Gate:
             kind: partial(_answer_error, status)
             for kind, status in {HTTPException: 500, ClientDisconnect: 400, **statuses}.items()
         }
+        handlers[Exception] = _answer_fault
         self.app = Starlette(routes=endpoints, exception_handlers=handlers)
         self.app.router.redirect_slashes = False  # it would name the host behind a proxy
 
@@ -184,6 +190,8 @@ class Gate:
             await send(message)
 
         refusal = self._refuse(scope)
+        if scope["path"] == self.root_path:
+            refusal = RedirectResponse(f"{self.root_path}/")
         self.metrics.in_flight += refusal is None
         try:
             await (refusal or self.app)(scope, receive, send_with_headers)
@@ -205,7 +213,7 @@ class Gate:
         endpoint = self.endpoints.get(path)
         if self.token is not None and (endpoint is None or not endpoint.is_open):
             scheme, _, sent = headers.get("authorization", "").partition(" ")
-            is_right = hmac.compare_digest(sent.strip().encode(), self.token.encode())
+            is_right = hmac.compare_digest(sent.strip(" ").encode(), self.token.encode())
             if scheme.lower() != "bearer" or not is_right:
                 return _describe_error(
                     401,
@@ -227,7 +235,7 @@ class Gate:
             return False
         if site is not None:
             return site not in ("same-origin", "none")
-        return origin is not None and urlsplit(origin).netloc != headers.get("host")
+        return origin is not None and origin.partition("://")[2] != headers.get("host")
 
     def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         # Clients must not fill the memory with names.
@@ -254,6 +262,10 @@ def _describe_error(
     status: int, message: str, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     return JSONResponse({"error": message}, status, headers)
+
+
+async def _answer_fault(_: Request, __: Exception) -> Response:
+    return _describe_error(500, "the service failed; what it prints says why")
 
 
 async def _answer_error(status: int, _: Request, error: Exception) -> Response:

@@ -86,7 +86,11 @@ def _read_together(jobs: list[_Job]) -> None:
     try:
         results = list(jobs[0].recognizer.read_all([job.image for job in jobs]))
     except BaseException as error:
-        results = [error] * len(jobs)
+        if len(jobs) > 1:  # one of them is at fault, and not its neighbours
+            for job in jobs:
+                _read_together([job])
+            return
+        results = [error]
     for job, result in zip(jobs, results, strict=True):
         if isinstance(result, BaseException):
             job.result.set_exception(result)

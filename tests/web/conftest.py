@@ -1,6 +1,7 @@
 import shutil
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -34,7 +35,8 @@ def running(make_app, token=None):
 
     thread.start()
     try:
-        yield SimpleNamespace(address=(address.host, address.port), page=address.page, stop=stop)
+        page = replace(address, shows_token=token is not None).page
+        yield SimpleNamespace(address=(address.host, address.port), page=page, stop=stop)
     finally:
         stop()
 

@@ -49,10 +49,11 @@ MULTIPART = "multipart/form-data; boundary=x1"
         (make_parts(("image", "a.png", DATA)), MULTIPART),
         (make_parts(("file", "a.png", DATA)), MULTIPART),
         (make_parts(("image", "", ENCODED.encode())), MULTIPART),
+        (make_parts(("image", "", b""), ("file", "a.png", DATA)), MULTIPART),
         (make_parts(("charsets", "", b"0-9"), ("file", "", URI.encode())), MULTIPART),
         (make_parts(("image", "a.png", DATA)), "Multipart/Form-Data; boundary=x1"),
     ],
-    ids=range(19),
+    ids=range(20),
 )
 def test_an_image_is_found_in_each_kind_of_body(served, body, kind):
     answer = served().post("/v1/read", content=body, headers={"Content-Type": kind})
@@ -67,6 +68,7 @@ def test_an_image_is_found_in_each_kind_of_body(served, body, kind):
         (make_parts(("picture", "a.png", DATA)), MULTIPART, "image or file"),
         (make_parts(*[(f"f{n}", "", b"x") for n in range(200)]), MULTIPART, "form"),
         (b"&".join([b"a=b"] * 200), FORM, "form"),
+        (b"image=" + b"%41" * 100_000, FORM, "escapes"),
         (b"{}", "", "image or file"),
         (b'{"image": "a.png"}', "application/json", "base64"),
         (b'{"image": [5]}', "application/json", "base64"),

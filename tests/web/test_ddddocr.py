@@ -56,7 +56,7 @@ def test_a_client_of_ddddocr_gets_the_answer_that_it_knows(served, path, request
         ("/ocr", {"json": NO_IMAGE}, {"success": False, "data": None}),
         ("/ocr", {"json": {"image": ENCODED, "charset_range": 7}}, {"success": False}),
         ("/ocr", {"json": {"image": ENCODED, "probability": True}}, {"success": False}),
-        ("/ocr", {"json": {"image": ENCODED, "color_filter_colors": ["a", "b"]}}, {"data": None}),
+        ("/ocr", {"json": {"image": ENCODED, "color_filter_colors": "red"}}, {"data": None}),
         ("/ocr", {"json": {"image": ENCODED, "color_filter_colors": ["rot"]}}, {"success": False}),
         ("/ocr", {"json": {"image": ENCODED, "color_filter_custom_ranges": [1]}}, {"data": None}),
         ("/ocr", {"data": NO_IMAGE}, {"code": 500, "data": None}),
@@ -70,12 +70,13 @@ def test_a_problem_is_said_as_these_services_do(served, path, request_, problem)
     assert document.get("message", document.get("msg"))
 
 
-def test_only_the_colour_is_read_that_is_asked_for(served, draw_text):
+def test_only_the_colours_are_read_that_are_asked_for(served, draw_text):
     image = draw_text("AB12", (200, 0, 0))
     image.paste(draw_text("AB12", (0, 102, 0)).crop((0, 0, 46, 44)), (0, 0))
     encoded = base64.b64encode(encode_png(image)).decode()
-    answer = served().post("/ocr", json={"image": encoded, "color_filter_colors": ["red"]})
-    assert answer.json() == package("12")
+    for colours, text in ((["red"], "12"), (["red", "green"], "AB12"), ([], "AB12")):
+        answer = served().post("/ocr", json={"image": encoded, "color_filter_colors": colours})
+        assert answer.json() == package(text)
 
 
 def test_digits_alone_are_read_if_only_these_are_asked_for(served):
@@ -88,5 +89,6 @@ def test_what_a_client_asks_beside_an_image_is_answered(served):
     assert client.get("/ping").text == "pong"
     assert client.get("/health").json()["status"] == "healthy"
     assert client.get("/status").json()["loaded_models"] == ["ocr"]
-    assert client.post("/initialize", json={"ocr": True, "det": False}).json()["success"]
+    for path in ("/initialize", "/switch-model", "/toggle-feature"):
+        assert client.post(path, json={"ocr": True, "det": False}).json()["success"]
     assert client.post("/ocr/b64/text", content="AAAA").text == ""

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import Mock
 
 import pytest
+from starlette.testclient import TestClient
 
 from captcha_ocr.data.images import encode_png
 from captcha_ocr.errors import DamagedError
@@ -189,6 +190,31 @@ def test_images_that_wait_are_read_together_and_each_answer_is_its_own(
     assert [reading["text"] for reading in readings] == texts
     assert ("base64" in first["error"], "base64" in last["error"]) == (True, True)
     assert (sum(sizes), len(sizes) < len(images)) == (len(images), True)
+
+
+def test_an_image_that_fails_is_alone_in_it(served, monkeypatch):
+    read_all, poison = Recognizer.read_all, b"poison" * 20
+
+    def fail(self, images):
+        images = list(images)
+        if poison in images:
+            raise OSError("it fails")
+        return read_all(self, images)
+
+    monkeypatch.setattr(Recognizer, "read_all", fail)
+    client = TestClient(served().app, raise_server_exceptions=False)
+    images = [IN_BASE64, poison.decode(), IN_BASE64]
+    with ThreadPoolExecutor() as pool:
+        bodies = [json.dumps({"image": image}) for image in images]
+        answers = list(pool.map(lambda body: client.post("/v1/read", content=body), bodies))
+    assert [answer.status_code for answer in answers] == [200, 500, 200]
+
+
+@pytest.mark.parametrize(
+    "image", ["iVBORw0KGgo&#" + "1" * 5000 + ";", "data:image/svg+xml;utf8," + "<svg " * 200_000]
+)
+def test_a_text_that_seems_an_image_is_refused_at_once(served, image):
+    assert served().post("/v1/read", json={"image": image}).status_code == 422
 
 
 def test_an_error_of_the_model_is_no_answer_to_others(served, monkeypatch):

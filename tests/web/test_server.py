@@ -53,6 +53,7 @@ def test_uvicorn_has_the_inner_parts_that_the_server_overrides():
         H11Protocol.connection_made: ["self", "transport"],
         H11Protocol.data_received: ["self", "data"],
         H11Protocol.connection_lost: ["self", "exc"],
+        H11Protocol.eof_received: ["self"],
         H11Protocol.send_400_response: ["self", "msg"],
         H11Protocol.on_response_complete: ["self"],
         H11Protocol.pause_writing: ["self"],
@@ -115,7 +116,7 @@ def hold(stack, service, sent=b""):
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-HALF = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + bytes(50_000)
+HALF = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n" + bytes(150_000)
 
 
 def test_a_half_request_behind_a_whole_one_is_given_no_more_time(monkeypatch):
@@ -143,7 +144,7 @@ def test_a_client_that_does_not_read_its_answers_is_disconnected(monkeypatch):
 def test_of_too_many_connections_the_one_that_lets_us_wait_longest_is_closed(
     monkeypatch, held, first
 ):
-    monkeypatch.setattr(server, "MAX_HELD", 400_000)  # three connections
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
     with running(lambda _: echo) as service, ExitStack() as stack:
         connections = []
         for _ in range(3):
@@ -168,15 +169,41 @@ def test_unfinished_bodies_have_a_limit_together_and_one_in_work_is_kept(monkeyp
         await asyncio.to_thread(go_on.wait, WAIT_S)
         await PlainTextResponse(str(len(body)))(scope, receive, send)
 
-    monkeypatch.setattr(server, "MAX_HELD", 700_000)
-    whole = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 200000\r\n\r\n"
+    monkeypatch.setattr(server, "MAX_HELD", 500_000)
+    whole = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 300000\r\n\r\n"
     with running(lambda _: wait) as service, ExitStack() as stack:
-        in_work = hold(stack, service, whole + bytes(200_000))
+        in_work = hold(stack, service, whole + bytes(300_000))
         assert begun.wait(WAIT_S)
-        unfinished = [hold(stack, service, HALF) for _ in range(4)]
-        assert until_closed(unfinished[0]) == b""
+        unfinished = [hold(stack, service, HALF) for _ in range(3)]
+        assert until_closed(unfinished[0])[:12] in (b"", b"HTTP/1.1 503")
+        small = hold(stack, service, LAST)
         go_on.set()
-        assert until_closed(in_work).endswith(b"200000")
+        assert until_closed(in_work).endswith(b"300000")
+        assert until_closed(small).endswith(b"0")
+
+
+def test_a_body_of_tiny_chunks_is_cut_off_and_one_of_some_is_read():
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with running(lambda _: echo) as service, ExitStack() as stack:
+        some = hold(stack, service, head + b"1\r\nx\r\n" * 4_000 + b"0\r\n\r\n")
+        assert until_closed(some).endswith(b"4000")
+        many = stack.enter_context(socket.create_connection(service.address))
+        with suppress(ConnectionResetError, BrokenPipeError):
+            many.sendall(head + b"1\r\nx\r\n" * 400_000)
+        assert b"200 OK" not in until_closed(many)
+
+
+def test_a_client_that_ended_what_it_sends_gets_its_answer():
+    async def wait(scope, receive, send):
+        body = await Request(scope, receive).body()
+        await asyncio.sleep(0.2)
+        await PlainTextResponse(str(len(body)))(scope, receive, send)
+
+    with running(lambda _: wait) as service, ExitStack() as stack:
+        body = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 50000\r\n\r\n"
+        client = hold(stack, service, body + bytes(50_000))
+        client.shutdown(socket.SHUT_WR)
+        assert until_closed(client).endswith(b"50000")
 
 
 def test_a_server_that_ends_does_not_wait_long_for_the_rest_of_a_request(monkeypatch):

@@ -4,6 +4,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
 from captcha_ocr.inference.model_folder import default_model, find_model_folder
 from captcha_ocr.options.serving import LabelOptions, ServeOptions, check_token
 from captcha_ocr.options.shared import LABELLED, ReadingOptions
-from captcha_ocr.system.console import counted
+from captcha_ocr.system.console import counted, say
 from captcha_ocr.system.files import read_text, writing_to
 from captcha_ocr.system.processors import available_workers
 from captcha_ocr.system.signals import deferred
@@ -39,7 +40,10 @@ def serve(given: Given) -> None:
 
     Example: captcha-ocr serve --port 8000
     """
-    how = given[ServeOptions]
+    how, hangup = given[ServeOptions], threading.Event()
+    # A terminal sends it when it is closed
+    if hasattr(signal, "SIGHUP") and not (sys.stderr and sys.stderr.isatty()):
+        signal.signal(signal.SIGHUP, lambda *_: hangup.set())
     with deferred():
         _need_web("serve")
         from captcha_ocr.recognizer import Recognizer
@@ -57,36 +61,36 @@ def serve(given: Given) -> None:
     listener, address = listen(how.host, how.port, _find_token(how))
     note(f"model      {service.facts['model']}\ndevice     {service.facts['engine']}")
     click.echo(f"page       {address.page}", err=True)
-    _reload_on_hangup(service, load)
+    reload = partial(_reload_when_told, hangup, service, load, how.quiet)
+    threading.Thread(target=reload, daemon=True).start()
     with LineLog(sys.stdout) as lines:
         log = None if how.quiet else lines.write
         run(service.guard(address, log, how.allow_origin, how.root_path), listener)
 
 
 def _find_token(how: ServeOptions) -> str | None:
-    """Return the token that is given, or the one in its file."""
+    """Return the token in the file if there is one, else the one that is given."""
     if how.token_file is None:
         return how.token
     token = read_text(how.token_file).strip()
-    check_token(token)
+    check_token(token, f"the token in {how.token_file}")
     return token
 
 
-def _reload_on_hangup(
-    service: "ReadingService", load: Callable[[], tuple[Path, "Recognizer"]]
+def _reload_when_told(
+    hangup: threading.Event,
+    service: "ReadingService",
+    load: Callable[[], tuple[Path, "Recognizer"]],
+    quiet: bool,
 ) -> None:
-    """Let SIGHUP load the model again, unless a terminal sends it when it is closed."""
-
-    def reload() -> None:
+    """Load the model again, once for all signals that came meanwhile."""
+    while hangup.wait():
+        hangup.clear()
         try:
             service.use(*load())
+            say(f"model      loaded again: {service.facts['model']}", quiet)
         except CaptchaOcrError as error:
-            click.echo(f"model      as before: {in_one_line(str(error))}", err=True)
-        else:
-            click.echo(f"model      loaded again: {service.facts['model']}", err=True)
-
-    if hasattr(signal, "SIGHUP") and not sys.stderr.isatty():
-        signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=reload).start())
+            say(f"model      as before: {in_one_line(str(error))}")
 
 
 @main.command()

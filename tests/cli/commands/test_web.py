@@ -15,6 +15,8 @@ from captcha_ocr.cli.commands import web
 from captcha_ocr.inference.captcha_package_model import CAPTCHA_PACKAGE_MODEL
 from captcha_ocr.inference.model_folder import PRETRAINED
 
+SAMPLES = Path(__file__).parents[3] / "data" / "samples"
+
 
 @pytest.mark.parametrize(
     ("words", "names"),
@@ -25,16 +27,18 @@ from captcha_ocr.inference.model_folder import PRETRAINED
             (["serve", "--token", token], ["--token"])
             for token in ("two words", "tökens", " ", "a")
         ),
-        (["serve", "--token-file", "short"], ["--token"]),
+        (["serve", "--token-file", "short"], ["short"]),
         (["serve", "--host", "", "--token", "secret"], ["--host"]),
         (["serve", "--allow-origin", "example.org"], ["--allow-origin", "example.org"]),
         (["serve", "--allow-origin", "https://example.org/path"], ["--allow-origin"]),
         *((["serve", "--root-path", path], ["--root-path"]) for path in ("captcha", "/", "/a/")),
         (["label", "empty", "--model", "pretrained"], ["empty"]),
+        (["label", "images", "--model", "pretrained", "--host", ""], ["--host"]),
     ],
 )
 def test_wrong_options_are_refused_by_name(words, names):
     Path("empty").mkdir()
+    shutil.copytree(SAMPLES, "images")
     Path("short").write_text("a\n")
     result = invoke(*words)
     assert result.exit_code == 2
@@ -83,7 +87,7 @@ def test_a_token_comes_from_the_environment_or_a_file_and_stays_out_of_the_comma
         ([], {"CAPTCHA_OCR_TOKEN": "secret-2"}, "secret-2"),
     ):
         with serving(*options, **variables) as (_, ask, page):
-            assert page.endswith(f"#token={token}")
+            assert token not in page
             assert ask("/v1/model")[0] == 401
             assert ask("/v1/model", Authorization=f"bearer {token}")[0] == 200
 
@@ -94,6 +98,16 @@ def test_quiet_prints_the_address_alone():
         assert ask("/healthz", **upgrade) == (200, "alive\n")
         process.terminate()
         assert (process.wait(30), process.stdout.read(), process.stderr.read()) == (0, "", "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there is no shell")
+def test_a_service_without_a_stream_to_print_to_serves():
+    command = f"{sys.executable} -m captcha_ocr serve --port 0 >&- 2>&-"
+    with subprocess.Popen(["sh", "-c", f"exec {command}"]) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(3)
+        process.terminate()
+        assert process.wait(30) == 0
 
 
 def test_sighup_loads_the_model_again_and_keeps_the_old_one_if_the_new_one_is_damaged():
