@@ -341,12 +341,11 @@ def find_foreign_letters(texts: Mapping[str, str]) -> dict[str, str]:
     counts = Counter(scripts[letter] for text in texts.values() for letter in text)
     usual = max(_SCRIPTS, key=counts.__getitem__)
     foreign = {letter for letter, script in scripts.items() if script in _SCRIPTS - {usual}}
-    found = {
-        name: _name_character(letter)
-        for name, text in texts.items()
-        for letter in foreign.intersection(text)
-    }
-    return found if _FOREIGN * len(found) < len(texts) else {}
+    native = {letter for letter, script in scripts.items() if script == usual}
+    odd = {name: text for name, text in texts.items() if foreign.intersection(text)}
+    if _FOREIGN * len(odd) >= len(texts):  # many: then only words that mix scripts are odd
+        odd = {name: text for name, text in odd.items() if native.intersection(text)}
+    return {name: _name_character(min(foreign.intersection(text))) for name, text in odd.items()}
 
 
 def how_they_differ(one: str, other: str) -> str:

@@ -295,5 +295,8 @@ def test_a_letter_of_another_script_than_nearly_all_is_named(usual, odd, name):
     texts = {f"{number}.png": usual for number in range(40)}
     assert find_foreign_letters({**texts, "odd.png": odd}) == {"odd.png": name}
     assert find_foreign_letters(texts) == {}
-    assert find_foreign_letters({**texts, **{f"{n}": odd for n in range(20)}}) == {}
+    mixed = {f"{number}": odd for number in range(20)}
+    assert find_foreign_letters({**texts, **mixed}) == dict.fromkeys(mixed, name)
+    others = {f"{number}": "\u0430" if usual.isascii() else "A" for number in range(20)}
+    assert find_foreign_letters({**texts, **others}) == {}
     assert find_foreign_letters({**texts, "odd.png": "漢1"}) == {}

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import naming
-from PIL import Image
+from PIL import Image, ImageOps
 
 from captcha_ocr import Reading, Recognizer
 from captcha_ocr.charset import NAMED_ALPHABETS, Charset
@@ -425,6 +425,8 @@ def test_images_of_several_widths_are_read_in_their_order():
 
 
 def test_an_ink_holds_for_recognizers_that_follow_from_one(images):
+    image = Image.open(next(images.glob("*.png"))).convert("L")
+    red = ImageOps.colorize(image, "red", "white")
     recognizer = Recognizer(ink="red")
     for other in (
         recognizer,
@@ -432,7 +434,9 @@ def test_an_ink_holds_for_recognizers_that_follow_from_one(images):
         pickle.loads(pickle.dumps(recognizer)),
     ):
         assert other.size.ink == "red"
-        assert other.predict(next(images.glob("*.png"))).confidence < 1
+        assert other.predict(red).confidence < 1
+        with pytest.raises(ImageError, match="red"):
+            other.predict(image)
     assert Recognizer().size.ink is None
     with pytest.raises(UsageError, match="nored"):
         Recognizer(ink="nored")

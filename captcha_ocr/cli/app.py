@@ -67,7 +67,8 @@ class _CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        is_path = self.get_command(ctx, args[0]) is None and os.path.exists(args[0])
+        looks_like_path = os.path.exists(args[0]) or bool(set("./*").intersection(args[0]))
+        is_path = self.get_command(ctx, args[0]) is None and looks_like_path
         found = super().resolve_command(ctx, ["eval", *args] if is_path else args)
         ctx.meta[ARGUMENTS] = list(found[2])  # click empties it
         if found[0] not in _UNDER_TORCHRUN and rank_and_world_size()[1] > 1:

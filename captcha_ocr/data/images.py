@@ -120,6 +120,8 @@ def fit_to_input(image: Image.Image, size: InputSize) -> np.ndarray:
     """Return an opened image as (C, H, W) uint8 of the given size."""
     if size.ink is not None:
         image = _keep_ink(image, size.ink)
+        is_shown = bool(np.asarray(image).min() < _FULL)
+        check(is_shown, f"no pixel has the ink {size.ink}", ImageError)
     image = _crop_page(flatten(image, "L" if size.channels == 1 else "RGB"))
     sides = size.width_of(*image.size), size.height
     pixels = np.asarray(image.resize(sides, Image.Resampling.BILINEAR))
@@ -184,7 +186,7 @@ def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKi
     kinds, hues = [], []
     for source in images:
         with suppress(ImageError):
-            image = open_image(source, max_bytes)
+            image = _crop_page(flatten(open_image(source, max_bytes), "RGB"))
             kinds.append((*image.size, _measure_grey_contrast(image), _has_rows(image)))
             hues.append(_count_hues(image))
     if not kinds:
@@ -278,7 +280,7 @@ def read_source(
 ) -> bytes:
     """Return the bytes of an image file, given as a path, an open file, bytes or base64."""
     if isinstance(source, (str, os.PathLike)):
-        return decode_text(source, max_bytes) or read_bytes(source, max_bytes)
+        source = decode_text(source, max_bytes) or read_bytes(source, max_bytes)
     if is_file(source) and not isinstance(source, io.TextIOBase):
         source = _read_stream(source, 2 * max_bytes)  # it may be base64, which is a third longer
     if not isinstance(source, (bytes, bytearray, memoryview)):

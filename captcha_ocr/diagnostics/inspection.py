@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, filterfalse
 from operator import attrgetter
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,11 @@ _REWRITTEN = re.compile(
 )
 # Of the different texts; more, and they are the design, but for numbers that end with .0.
 _MAX_SHARE_REWRITTEN = 0.5
+ONE_ROW = (
+    "the images have several rows of characters: only one row is learnt and read; cut each image "
+    "into its rows, or put them side by side"
+)
+_MIN_FRAMED = 10  # different texts; of fewer, a common beginning is luck
 _MAX_LISTED = 8  # items in a line; the others are counted
 
 
@@ -316,8 +322,7 @@ def advice_on_images(inspection: Inspection) -> list[str]:
         "the images have different proportions: all are stretched to one size": (
             max(proportions) > _MAX_STRETCH * min(proportions)
         ),
-        "the images have several rows of characters: only one row is learnt and read; cut each "
-        "image into its rows, or put them side by side": inspection.has_rows,
+        ONE_ROW: inspection.has_rows,
     }
     advice += [sentence for sentence, applies in considered.items() if applies]
     if contents.labels:
@@ -336,6 +341,7 @@ def advice_on_number(labels: int, preset: str) -> list[str]:
 def advice_on_tables(contents: Found, texts: Sequence[str]) -> list[str]:
     """Return what to do with texts that a spreadsheet or a model may have written."""
     advice = advice_on_spreadsheet(texts) if contents.has_table else []
+    advice += _advise_on_frame(texts)
     foreign = find_foreign_letters({label.file: label.text for label in contents.labels})
     if foreign:
         places = _join_first([f"{letter} ({file})" for file, letter in foreign.items()])
@@ -368,6 +374,21 @@ def advice_on_wrong(wrong: int, labels: int) -> list[str]:
     return [
         f"{wrong:,} of {labels:,} images are read differently from their labels: "
         "the labels do not belong to the images, or the model is for another design"
+    ]
+
+
+def _advise_on_frame(texts: Sequence[str]) -> list[str]:
+    """Return what all texts begin or end with, as the answers of a program may."""
+    if len(set(texts)) < _MIN_FRAMED:
+        return []
+    ends = {
+        "begin": commonprefix(list(texts)),  # noqa: RUF071 - of any texts
+        "end": commonprefix([text[::-1] for text in texts])[::-1],  # noqa: RUF071
+    }
+    return [
+        f"all texts {verb} with {part!r}: take it out of them unless the images show it"
+        for verb, part in ends.items()
+        if part
     ]
 
 

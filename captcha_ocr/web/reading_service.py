@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
@@ -213,7 +214,8 @@ class ReadingService:
         if not self.is_ready:  # before one real reading
             size = self.recognizer.config.size
             white = np.full((size.height, size.width, 3), 255, dtype=np.uint8)
-            await self.threads.read(self.recognizer, white)
+            with suppress(ImageError):  # it has no pixel of the model's ink
+                await self.threads.read(self.recognizer, white)
             self.is_ready = True
         return PlainTextResponse("ready\n")
 

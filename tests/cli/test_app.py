@@ -50,7 +50,8 @@ def test_a_path_alone_is_read(path, some):
         shutil.copy(some[0], name)
     plain, named = invoke(path, "--json"), invoke("eval", path, "--json")
     assert (plain.stdout, plain.exit_code) == (named.stdout, 0)
-    assert invoke("gone.png").exit_code == 2
+    assert invoke("gone.png").stderr == invoke("eval", "gone.png").stderr
+    assert (invoke("gone").exit_code, invoke("*.png").exit_code) == (2, 0)
 
 
 @pytest.mark.parametrize(("target", "number"), [("demo", 5), ("all", 8), ("accuracy", 5)])

@@ -624,3 +624,11 @@ def test_the_same_pixels_in_another_file_have_the_same_hash(tmp_path, save):
     (path,) = tmp_path.iterdir()
     assert hash_pixels(open_image(path)) == hash_pixels(image)
     assert hash_pixels(Image.fromarray(pixels.reshape(4, 16))) != hash_pixels(image)
+
+
+def test_a_survey_is_of_the_captchas_on_pages():
+    captcha = Image.fromarray(np.random.default_rng(0).integers(0, 255, (50, 200), np.uint8))
+    page = Image.new("RGB", (800, 600), "white")
+    page.paste(captcha, (300, 250))
+    kind = survey([page] * 3)
+    assert (200 <= kind.width < 300, 50 <= kind.height < 100) == (True, True)

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 from conftest import ONE_WORKER, contents, naming
-from PIL import Image
+from PIL import Image, ImageOps
 
 import captcha_ocr.data.prepare
 from captcha_ocr.charset import Charset
@@ -53,6 +53,11 @@ def test_every_image_is_in_one_split_with_its_own_text_in_random_order(images, s
 
 
 def test_shards_show_the_ink_alone_and_remember_it(images, tmp_path, tiny_preset):
+    images = shutil.copytree(images, tmp_path / "images")
+    for file in images.glob("*.png"):
+        ImageOps.colorize(Image.open(file).convert("L"), "red", "white").save(file)
+    with pytest.raises(UsageError, match="lime"):
+        prepare(images, tmp_path, tiny(ink="lime"))
     prepare(images, tmp_path, tiny(ink="red"))
     size = read_manifest(tmp_path).size
     assert size == replace(tiny_preset.size, ink="red")

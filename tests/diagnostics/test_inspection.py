@@ -11,11 +11,13 @@ from PIL import Image
 
 from captcha_ocr import Recognizer
 from captcha_ocr.charset import Charset
+from captcha_ocr.data.labels import Found, Label
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.diagnostics.inspection import (
     advice_on_images,
     advice_on_number,
     advice_on_spreadsheet,
+    advice_on_tables,
     inspect,
     read_wrong,
     sample,
@@ -277,3 +279,21 @@ def test_wrong_labels_come_by_falling_confidence_of_the_model(images, tmp_path):
     found = read_wrong(recognizer, inspect(tmp_path, ANY, ONE_WORKER))
     expected = [(name, "0123", texts[name]) for name in wrong]
     assert [(label.file, label.text, reading.text) for label, reading in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "named"),
+    [
+        ([f"OK|{number}" for number in range(12)], ["OK|"]),
+        ([f"{number}.png" for number in range(12)], [".png"]),
+        ([f"<{number}>" for number in range(12)], ["<", ">"]),
+        ([f"{number + 10}" for number in range(90)], []),
+        ([f"OK|{number}" for number in range(5)], []),
+    ],
+)
+def test_what_all_texts_begin_or_end_with_is_told(texts, named):
+    found = Found([], [Label(f"{text}.png", text) for text in texts], {}, {})
+    advice = [line for line in advice_on_tables(found, texts) if "all texts" in line]
+    assert [repr(part) in line for part, line in zip(named, advice, strict=True)] == [True] * len(
+        named
+    )

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from itertools import chain, tee
 from pathlib import Path
@@ -52,6 +52,7 @@ from captcha_ocr.options.shared import (
     ReportOptions,
 )
 from captcha_ocr.system.console import ProgressBar, count_kinds, in_groups
+from captcha_ocr.system.documents import read_json
 from captcha_ocr.system.files import detect_encoding
 from captcha_ocr.system.signals import deferred
 
@@ -146,7 +147,7 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
         hidden = output.quiet or (is_terminal and not as_csv and labels is None)
         if labels is not None:
-            _score_files(reader, labels, paths, sources, printer, hidden)
+            _score_files(reader, labels, paths, sources, printer, hidden, folder)
         elif not paths and sys.stdin.isatty() and not as_csv:
             _read_at_prompt(recognizer, printer)
         else:
@@ -297,6 +298,7 @@ def _score_files(
     sources: list[str],
     printer: Printer,
     hidden: bool,
+    model: Path,
 ) -> None:
     """Read the labelled files (`sources`, which `paths` mean, else all) and print the score."""
     from captcha_ocr.scores import score_confidences, score_texts
@@ -339,8 +341,22 @@ def _score_files(
     if any(row.confidence is not None for row in rows):
         summary["against"] = "readings"
         note("against    a model's readings: this is agreement, not accuracy")
+    elif folder.resolve() in _list_learnt_folders(model):
+        summary["against"] = "images it learnt from"
+        note(f"against    images of {folder}, from which the model learnt: new ones are read worse")
     click.echo(json.dumps({"summary": summary}) if printer.as_json else f"{scores}\n{reliability}")
     printer.failed += len(problems)
+
+
+def _list_learnt_folders(model: Path) -> set[Path]:
+    """Return the folders of images of the run of a model, if its shards are where they were."""
+    folders: set[Path] = set()
+    with suppress(CaptchaOcrError, ImportError, KeyError, TypeError):
+        from captcha_ocr.data.shards import read_manifest
+
+        for shards in read_json(model.parent / "run.json")["given"]["data"]:
+            folders.add(Path(read_manifest(Path(shards)).source).resolve())
+    return folders
 
 
 @main.command()

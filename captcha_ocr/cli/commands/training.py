@@ -95,6 +95,7 @@ def train(folder: Path | None, given: Given) -> None:
     """
     with deferred():
         from captcha_ocr.cli.advice import advice_on_run
+        from captcha_ocr.data.shards import MANIFEST_FILE
         from captcha_ocr.experiments import cross_validation
         from captcha_ocr.training import train as training
         from captcha_ocr.training.run.folder import BEST
@@ -105,6 +106,8 @@ def train(folder: Path | None, given: Given) -> None:
         refusal = "IMAGES go with one process, without `data`, --draw and `cross_validate`"
         is_plain = not given_words("data", "designs", "cross_validate")
         check(is_plain and rank_and_world_size()[1] == 1, refusal)
+        are_images = not (folder / MANIFEST_FILE).exists()
+        check(are_images, f"{folder} holds shards, no images: name it with `data`")
         data = (_find_shards(folder, out, given),)
     if options.cross_validate:
         is_one = len(data) == 1 and rank_and_world_size()[1] == 1

@@ -110,6 +110,7 @@ def label(folder: Path, given: Given) -> None:
     how = given[LabelOptions]
     with deferred():
         _need_web("label")
+        from captcha_ocr.data.labels import find_labels
         from captcha_ocr.web.label.service import guard_labelling
         from captcha_ocr.web.label.session import LabelSession
         from captcha_ocr.web.server import listen, run
@@ -122,6 +123,9 @@ def label(folder: Path, given: Given) -> None:
         where = f"{len(store.entries):,} in {escape(str(store.folder))}"
         counts = f"{where}, {session.labelled:,} of them labelled"
         note(f"images     {counts}\nmodel      {session.model}")
+        named = 0 if store.table.exists() or how.blind else len(find_labels(folder).labels)
+        if named:
+            note(f"names      {named:,} hold texts, which no longer count beside a labels.csv")
         if store.left_out:
             images = counted(len(store.left_out), "image")
             example = repr(store.left_out[0])

@@ -32,6 +32,7 @@ from captcha_ocr.experiments.judge import judge
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.inference.model_folder import copy_model, describe_model
 from captcha_ocr.inference.traits import Tally
+from captcha_ocr.options.adapting import FEWEST_IMAGES
 from captcha_ocr.options.serving import LabelOptions
 from captcha_ocr.options.shared import LABELLED, RUN
 from captcha_ocr.recognizer import Recognizer
@@ -344,9 +345,9 @@ class LabelSession:
         folder, out = self.store.folder, self.options.out
         if self.store.is_blind:
             return []
-        if self.labelled < FEWEST_LABELS:
-            return [Command("label", (folder,), {"out": out})]
         readable = set(self.open_numbers()).difference(self.guesser.problems)
+        if self.labelled < FEWEST_LABELS and readable:
+            return [Command("label", (folder,), {"out": out})]
         if len(readable) >= _FEWEST_OPEN:
             return [self.adaptation]
         place = find_unused(RUN)
@@ -363,8 +364,8 @@ class LabelSession:
             "skipped": sum(entry.text == "" for entry in self.store.entries),
             "model": self.model,
             "training": self.training.progress(),
-            "next_training": self.milestone,
-            "needed": max(0, FEWEST_LABELS - self.labelled),
+            "next_training": self.milestone if len(self.store.entries) >= FEWEST_IMAGES else 0,
+            "needed": max(0, FEWEST_LABELS - self.labelled) if self.open_numbers() else 0,
             "problem": self.training.problem,
             "commands": self.list_commands(),
         }

@@ -166,11 +166,11 @@ class LabelStore:
             header = next(csv.reader(read_text(self.table).splitlines()), [])
             columns = tuple(name.strip().lower() for name in header)
             check(
-                columns in (_COLUMNS[:2], _COLUMNS),
+                columns in ((), _COLUMNS[:2], _COLUMNS),
                 f"{self.table} has other columns than filename,text,split: name it otherwise, "
                 "and start again",
             )
-            rows = read_table(self.table)
+            rows = read_table(self.table) if columns else []
         names = FileNames(self.folder, None, [entry.file for entry in self.entries])
         labels: dict[str, Row] = {}
         other_rows = []

@@ -79,7 +79,7 @@ function showProgress(progress) {
     : training
       ? `A better model is being trained: round ${training.round} of at most ${training.rounds}, ${training.seconds} s.`
       : `Model: ${progress.model}.` +
-        (progress.next_training <= progress.images ? ` The next one is trained at ${progress.next_training} labels.` : "");
+        (progress.next_training && progress.next_training <= progress.images ? ` The next one is trained at ${progress.next_training} labels.` : "");
   $("next").hidden = progress.needed > 0 || !progress.commands.length;
   $("commands").textContent = progress.commands.join("\n");
 }

@@ -41,8 +41,8 @@ def test_a_label_is_acknowledged_with_the_next_image(labelling, session):
 def test_at_the_end_there_is_no_image(labelling):
     *_, last = [send(labelling, number).json() for number in range(6)]
     assert last["image"] is None
-    assert last["progress"]["commands"][0].startswith("captcha-ocr label")
-    assert last["progress"]["needed"] == 14
+    assert last["progress"]["commands"][0].startswith("captcha-ocr train")
+    assert (last["progress"]["needed"], last["progress"]["next_training"]) == (0, 0)
 
 
 @pytest.mark.parametrize(
