@@ -513,6 +513,8 @@ def flatten(image: Image.Image, mode: str) -> Image.Image:
     with _translate_errors(f"an image of mode {image.mode} that is not read"):
         if image.mode.startswith("I"):
             image = _convert_array(np.asarray(image).clip(0, 65535))  # Pillow's own clips at 255
+        if image.mode == "L" and image.getextrema() == (0, 1):  # a mask of some program
+            image = _convert_array(np.asarray(image, bool))
         if image.has_transparency_data:
             background = Image.new("RGBA", image.size, _choose_background(image))
             image = image.convert("RGBA")

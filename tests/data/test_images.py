@@ -626,6 +626,11 @@ def test_the_same_pixels_in_another_file_have_the_same_hash(tmp_path, save):
     assert hash_pixels(Image.fromarray(pixels.reshape(4, 16))) != hash_pixels(image)
 
 
+def test_a_mask_of_zeros_and_ones_is_black_and_white():
+    mask = Image.fromarray(np.asarray(WHOLE) // 255)
+    assert np.array_equal(to_array(mask, GREY), to_array(WHOLE, GREY))
+
+
 def test_a_survey_is_of_the_captchas_on_pages():
     captcha = Image.fromarray(np.random.default_rng(0).integers(0, 255, (50, 200), np.uint8))
     page = Image.new("RGB", (800, 600), "white")
