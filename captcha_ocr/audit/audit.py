@@ -109,9 +109,7 @@ def audit(folder: Path | None, options: AuditOptions, quiet: bool = False) -> Re
         if knobs and generator is not None:
             effects = KnobMeasurement(generator, knobs, pool, budget, largest).run(curves)
         budget.save()
-    if budget.spent > budget.budget_s:
-        took = f"{duration(budget.spent)} instead of {duration(budget.budget_s)}"
-        budget.notes.append(f"The budget was too short: the least that an audit does took {took}.")
+    _tell_overrun(budget)
     return Results(
         subject=subject,
         shortcuts=shortcuts,
@@ -209,6 +207,13 @@ def _draw_base(
     present = {name: levels[0] for name, levels in knobs.items()}
     with ProgressBar("draw", budget.quiet) as bar:
         generator.draw(images, count, seed, present, bar.show, _SHARE_DRAWN * budget.budget_s)
+
+
+def _tell_overrun(budget: TimeBudget) -> None:
+    """Note on the page that an audit took longer than it was given."""
+    if budget.spent > budget.budget_s:
+        took = f"{duration(budget.spent)} instead of {duration(budget.budget_s)}"
+        budget.notes.append(f"The budget was too short: the least that an audit does took {took}.")
 
 
 def _tell_left_out(reasons: Mapping[str, str], budget: TimeBudget) -> None:

@@ -81,7 +81,7 @@ class Printer:
                 self.print_error(path, result)
             else:
                 text = result.text if self.accepts(path, result) else ""
-                more = self._columns_beside(result) if text else [""] * self.solve_sums
+                more = self._columns_beside(result, bool(text))
                 rows.append((path, text, result.confidence, *more))
         table = readings_to_csv(rows, ["result"] * self.solve_sums)
         if out is None:
@@ -95,7 +95,7 @@ class Printer:
         """Print one reading, without its text unless it is accepted."""
         if not self.as_json:
             text = reading.text if accepted else ""
-            beside = self._columns_beside(reading) if accepted else [""] * self.solve_sums
+            beside = self._columns_beside(reading, accepted)
             click.echo("\t".join([escape(path), text, f"{reading.confidence:.4f}", *beside]))
             return
         row: dict[str, Any] = {"path": path, "text": None, "confidence": reading.confidence}
@@ -106,10 +106,12 @@ class Printer:
             row["result"] = reading.result if accepted else None
         click.echo(json.dumps(row, ensure_ascii=False))
 
-    def _columns_beside(self, reading: "Reading") -> list[str]:
+    def _columns_beside(self, reading: "Reading", accepted: bool) -> list[str]:
         """Return the columns after the confidence: the result of a sum, if results are wanted."""
-        result = "" if reading.result is None else str(reading.result)
-        return [result] if self.solve_sums else []
+        if not self.solve_sums:
+            return []
+        result = reading.result if accepted else None
+        return ["" if result is None else str(result)]
 
     def print_error(self, path: str, error: ImageError) -> None:
         """Print an error, in plain output to stderr."""

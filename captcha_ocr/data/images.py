@@ -336,9 +336,9 @@ def from_base64(text: bytes, max_bytes: int = MAX_BYTES) -> bytes | None:
     # Of an image file, too: the whole would take long
     head = _unescape(text[:_LONGEST_HEAD]).lstrip(_BESIDE_BASE64)
     start = _BASE64_MARK.sub(b"", head).translate(_FROM_URL_ALPHABET)
+    seems_encoded = len(text) >= _LEAST_BASE64 and start.startswith(_BASE64_STARTS)
     # Base64 needs fewer escapes and blanks: more would take a hundred times their size of memory
-    is_dense = 4 * sum(map(text.count, _ESCAPES_AND_BLANKS)) <= len(text)
-    if is_dense and len(text) >= _LEAST_BASE64 and start.startswith(_BASE64_STARTS):
+    if seems_encoded and 4 * sum(map(text.count, _ESCAPES_AND_BLANKS)) <= len(text):
         encoded = _BASE64_MARK.sub(b"", _unescape(text).strip(_BESIDE_BASE64))
         check_size(len(encoded) // 2, max_bytes)
         encoded = _join_lines(encoded).translate(_FROM_URL_ALPHABET).rstrip(b"=")

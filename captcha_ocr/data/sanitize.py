@@ -99,8 +99,9 @@ def find_svg(data: bytes) -> bytes | None:
     """Return the markup from the first `<svg` to the last `</svg>`; each byte is looked at once."""
     start, end = _SVG_START.search(data), data.lower().rfind(_SVG_END)
     close = data.find(b">", end)
-    is_whole = start is not None and start.end() <= end < close
-    return data[start.start() : close + 1] if start is not None and is_whole else None
+    if start is None or not start.end() <= end < close:
+        return None
+    return data[start.start() : close + 1]
 
 
 def _draw_svg(markup: bytes) -> bytes:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from captcha_ocr.data.sanitize import START, is_image
 from captcha_ocr.errors import UsageError, check
-from captcha_ocr.web.http import JSON_TYPE, parse_object
+from captcha_ocr.web.http import JSON_TYPE, parse_object, without_parameters
 
 MAX_BODY = 3_000_000  # bytes of a request for one image
 _FORM_TYPE = "application/x-www-form-urlencoded"
@@ -44,7 +44,7 @@ def _parse_in_turn(body: bytes, content_type: str) -> Mapping[str, object]:
 
 def parse_fields(body: bytes, content_type: str) -> Mapping[str, object]:
     """Return the fields of a body that does not begin like an image; errors as `read_fields`."""
-    kind = content_type.partition(";")[0].strip().lower()
+    kind = without_parameters(content_type)
     if kind.startswith("multipart/"):
         return _parse_parts(body, content_type)
     if kind == JSON_TYPE or body[:1] == b"{":

@@ -7,6 +7,7 @@ ocr_api_server. There, an image that cannot be read gets status 200 and a senten
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from itertools import product
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -72,10 +73,10 @@ def _find_charset(fields: Mapping[str, object]) -> str | None:
 def _find_ink(fields: Mapping[str, object]) -> str | None:
     """Return the colours that the fields ask for."""
     check(not fields.get("color_filter_custom_ranges"), "ranges of colours are not taken here")
-    colours = fields.get("color_filter_colors") or []
+    colours: Any = fields.get("color_filter_colors") or []
     is_list = isinstance(colours, list) and all(isinstance(colour, str) for colour in colours)
     check(is_list, "color_filter_colors must be a list of names")
-    return ",".join(colours) if isinstance(colours, list) and colours else None
+    return ",".join(colours) or None
 
 
 def _word_success(text: str, problem: str) -> Response:

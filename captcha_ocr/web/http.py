@@ -123,7 +123,12 @@ async def _send_file(path: Path, _: Request) -> Response:
 
 def content_type(request: Request) -> str:
     """Return the content type of a request, without parameters; empty if it has none."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return without_parameters(request.headers.get("content-type", ""))
+
+
+def without_parameters(header: str) -> str:
+    """Return the content type in a header."""
+    return header.partition(";")[0].strip().lower()
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
