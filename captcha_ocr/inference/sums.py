@@ -19,14 +19,19 @@ _DIGITS = "一二三四五六七八九"
 _CHINESE = map(
     "".join, product(("", "十", *(f"{digit}十" for digit in _DIGITS[1:])), ("", *_DIGITS))
 )
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_ONES = "one two three four five six seven eight nine"
 _NUMBERS = (  # each from 0 on
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-    "sixteen seventeen eighteen nineteen twenty",
+    "sixteen seventeen eighteen nineteen",
     "零" + " ".join(_CHINESE),
     "〇 壹 贰 叁 肆 伍 陆 柒 捌 玖 拾",
 )
 _PLAIN = {word: sign for sign, words in _SPELLINGS.items() for word in words}
 _PLAIN |= {word: str(number) for words in _NUMBERS for number, word in enumerate(words.split(" "))}
+_COUNTED_ONES = ["", *_ONES.split()]
+for (tens, ten), (ones, one) in product(enumerate(_TENS.split(), 2), enumerate(_COUNTED_ONES)):
+    _PLAIN |= {f"{ten}{gap}{one}".rstrip(" -"): str(10 * tens + ones) for gap in ("", " ", "-")}
 _WORD = re.compile("|".join(sorted(_PLAIN, key=len, reverse=True)))  # "seven" is in "seventeen"
 _SUM = re.compile(r"(-?\d{1,9}(?:[-+*/]\d{1,9})+)=?\??")
 _GAP = re.compile(r"(?=\?.\d|\d+.\?=)(\d{0,9})(\?[-+*/]|[-+*/]\?)(\d{0,9})=(\d{1,9})")

@@ -20,6 +20,7 @@ from captcha_ocr.inference.sums import evaluate
             ("一百", None),
         ),
         *(("seven plus eight is", 15), ("sixteen divided by four", 4), ("6 times 6 equals?", 36)),
+        *(("twenty one plus 2", 23), ("ninety-nine - twenty", 79), ("twenty - one", 19)),
         *(("7/2", None), ("8/0=?", None), ("5*?=21", None), ("8/?=0", None), ("3+8=11", None)),
         *(("", None), ("12", None), ("-5", None), ("AB12", None), ("a+b", None), ("x", None)),
         *(("3++8", None), ("3+", None), ("3+8=??", None), ("?+?=8", None), ("1234567890+1", None)),
