@@ -87,13 +87,13 @@ class ImageKind(NamedTuple):
     """What most images of a data set are like: their size, and 3 channels if their colours carry
     information.
 
-    has_rows: their characters stand in several rows.
+    doubts: what they are not fit for, in sentences.
     """
 
     height: int
     width: int
     channels: int
-    has_rows: bool = False
+    doubts: tuple[str, ...] = ()
 
 
 GENERATED = ImageKind(height=60, width=160, channels=1)

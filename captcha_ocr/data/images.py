@@ -63,6 +63,16 @@ _BASE64_STARTS = (
     *(b"PHN2Z", b"PD94b"),  # markup
 )
 _MARKUP_STARTS = (b"<svg", b"<?xml", b"data:image/svg")
+ONE_COLOUR = "of one colour, which is no text"
+# Doubts about most images of a folder
+ONE_ROW = (
+    "the images have several rows of characters: only one row is learnt and read; cut each image "
+    "into its rows, or put them side by side"
+)
+TURNED = "the images are higher than wide: turn them, since texts are read from left to right"
+TOO_SMALL = "the images are less than 10 pixels high, too few for characters: take larger ones"
+_LEAST_HEIGHT, _HIGH = 10, 1.6  # pixels; and times the width, more than one character has
+_FLAT = 2  # of 256: the deviation below which an image has one colour
 _COMMON = 0.2  # of the images; and of a side, the difference that shows
 _HAS_HUE, _FULL, _SAME_HUE = 48, 128, 14  # of 256: limits of chroma, and of a difference of hues
 _LEAST_COLOURED = 0.02  # of the pixels; fewer are noise
@@ -70,7 +80,13 @@ _LEAST_ROW = 0.15  # of the height: of a row of characters
 _COMMON_HUE, _RARE_HUE = 0.12, 0.08  # of the coloured pixels; the second: on average
 _LEAST_PAGE = 20_000  # pixels; a smaller image may be of one character
 _WHOLE_OF_PART = 6  # how much larger a page is than the captcha on it, at least
-_SHOWS = [255 * (value > 32) for value in range(256)]  # differences from the colour of a page
+# Differences from the colour of a border that show: all, or without what JPEG blurs
+_SHOWS = [[255 * (value > least) for value in range(256)] for least in (2, 24)]
+# Of the height of what is inside: a border around a rectangle, and one around a text
+_FRAME, _WIDE_BORDER = 0.12, 0.5
+_EDGE = 0.5  # of each side of a rectangle, which has another colour than the border around it
+_DEPTHS = (1, 3, 15, 255, 1023, 4095, 16383, 65535)  # the largest numbers of 1 to 16 bits
+_DARK = 15  # all pixels of an image up to this: it holds numbers of 4 bits or fewer
 _CHANNELS = (1, 2, 3, 4)  # of an array; 2 and 4: the last is alpha
 _MAX_SAMPLED = 100_000  # pixels, by which the background of transparent ones is chosen
 _ANIMATED, _MAX_FRAMES = ("GIF", "PNG", "WEBP"), 100
@@ -122,7 +138,7 @@ def fit_to_input(image: Image.Image, size: InputSize) -> np.ndarray:
         image = _keep_ink(image, size.ink)
         is_shown = bool(np.asarray(image).min() < _FULL)
         check(is_shown, f"no pixel has the ink {size.ink}", ImageError)
-    image = _crop_page(flatten(image, "L" if size.channels == 1 else "RGB"))
+    image = _crop_border(flatten(image, "L" if size.channels == 1 else "RGB"))
     sides = size.width_of(*image.size), size.height
     pixels = np.asarray(image.resize(sides, Image.Resampling.BILINEAR))
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
@@ -153,21 +169,35 @@ def _keep_ink(image: Image.Image, ink: str) -> Image.Image:
     return Image.fromarray(np.uint8(255 - 255 * np.where(is_ink, shown, 0).clip(0, 1)))
 
 
-def _crop_page(image: Image.Image) -> Image.Image:
-    """Return the part of a page, or of a wide border, that is not of its one colour, with a margin.
+def _crop_border(image: Image.Image) -> Image.Image:
+    """Return the part of an image that is inside a border of one colour, such as the page around a
+    captcha.
 
-    Captchas as sites show them stay whole: in 74 sets, their text has 18 % of the image or more.
+    Captchas as sites show them stay whole: docs/decisions.md, Files.
     """
-    if image.width * image.height < _LEAST_PAGE:
-        return image
+    area = image.width * image.height
     ground = Image.new(image.mode, image.size, cast(int, image.getpixel((0, 0))))
-    shown = ImageChops.difference(image, ground).point(_SHOWS * len(image.getbands()))
-    left, top, right, bottom = shown.getbbox() or (0, 0, *image.size)
-    if (right - left) * (bottom - top) * _WHOLE_OF_PART > image.width * image.height:
-        return image
-    margin = (bottom - top) // 4
-    sides = min(image.width, right + margin), min(image.height, bottom + margin)
-    return image.crop((max(0, left - margin), max(0, top - margin), *sides))
+    difference = ImageChops.difference(image, ground)
+    for shows in _SHOWS:
+        shown = difference.point(shows * len(image.getbands()))
+        left, top, right, bottom = box = shown.getbbox() or (0, 0, *image.size)
+        height = bottom - top
+        border = min(left, top, image.width - right, image.height - bottom) / height
+        if border >= _FRAME and _is_rectangle(shown.crop(box)):
+            return image.crop(box)
+        is_small = area >= _LEAST_PAGE and (right - left) * height * _WHOLE_OF_PART <= area
+        if is_small or border >= _WIDE_BORDER:
+            margin = height // 4
+            sides = min(image.width, right + margin), min(image.height, bottom + margin)
+            return image.crop((max(0, left - margin), max(0, top - margin), *sides))
+    return image
+
+
+def _is_rectangle(shown: Image.Image) -> bool:
+    """Tell whether what is shown reaches each side of an image along a part of it."""
+    is_shown = np.asarray(shown.convert("L")) > 0
+    sides = is_shown[0], is_shown[-1], is_shown[:, 0], is_shown[:, -1]
+    return min(float(side.mean()) for side in sides) >= _EDGE
 
 
 def resize_width(pixels: np.ndarray, width: int) -> np.ndarray:
@@ -181,12 +211,12 @@ def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKi
     """Return the median size of some images, with 3 channels if grey loses contrast or may mix up
     colours.
 
-    If none can be read, what generated images are like. It has rows if most of them have.
+    If none can be read, what generated images are like.
     """
     kinds, hues = [], []
     for source in images:
         with suppress(ImageError):
-            image = _crop_page(flatten(open_image(source, max_bytes), "RGB"))
+            image = _crop_border(flatten(open_image(source, max_bytes), "RGB"))
             kinds.append((*image.size, _measure_grey_contrast(image), _has_rows(image)))
             hues.append(_count_hues(image))
     if not kinds:
@@ -194,7 +224,13 @@ def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKi
     widths, heights, kept, rows = map(sorted, zip(*kinds, strict=True))
     middle = (len(kinds) - 1) // 2
     colour_tells = kept[len(kept) // 20] < _GREY_SUFFICES or _have_palette(np.array(hues))
-    return ImageKind(heights[middle], widths[middle], 3 if colour_tells else 1, rows[middle])
+    height, width = heights[middle], widths[middle]
+    doubts = {
+        ONE_ROW: rows[middle],
+        TURNED: height > _HIGH * width,
+        TOO_SMALL: height < _LEAST_HEIGHT,
+    }
+    return ImageKind(height, width, 3 if colour_tells else 1, tuple(filter(doubts.get, doubts)))
 
 
 def describe_mixture(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> str:
@@ -232,7 +268,7 @@ def _measure_grey_contrast(image: Image.Image) -> float:
     pixels -= pixels.mean(0)
     covariance = (pixels.T @ pixels).astype(np.float64) / len(pixels)
     grey = np.array(LUMINANCE)
-    along_grey = grey @ covariance @ grey / (grey @ grey)
+    along_grey = max(0.0, grey @ covariance @ grey / (grey @ grey))  # rounding may take it below
     along_main = np.linalg.eigvalsh(covariance)[-1]
     return float(np.sqrt(along_grey / along_main)) if along_main > 1 else 1.0
 
@@ -443,16 +479,18 @@ def _choose_frame(image: ImageFile, orientation: int) -> Image.Image:
 
 
 def describe_oddities(image: Image.Image) -> Iterator[str]:
-    """Yield how the pixels of an opened image that is animated or transparent are chosen."""
+    """Yield what is odd about an opened image, and how it is read."""
     if image.info.get("frames", 1) > 1:
         yield "animated, read by the frame with the most contrast"
     if image.has_transparency_data and _choose_background(image) == "black":
         yield "light on transparency, read on black"
+    if max(ImageStat.Stat(_fill_background(image).convert("RGB")).stddev) < _FLAT:
+        yield ONE_COLOUR
 
 
 def _measure_contrast(image: Image.Image) -> float:
     """Return the deviation of an image's grey values, 0 to 128."""
-    return ImageStat.Stat(flatten(image, "L")).stddev[0]
+    return ImageStat.Stat(_fill_background(image).convert("L")).stddev[0]
 
 
 def _load_pixels(image: Image.Image, orientation: int = 1) -> Image.Image:
@@ -484,7 +522,7 @@ def _convert_array(pixels: np.ndarray) -> Image.Image:
         pixels = pixels[:, :, 0]
     has_sides = pixels.ndim > 1 and 0 not in pixels.shape
     is_image = has_sides and pixels.shape[2:] in ((), *zip(_CHANNELS, strict=True))
-    most = {"b": 1, "f": 1, "u": 65535, "i": 65535}.get(kind)
+    most = {"b": 1, "f": 1, "u": _DEPTHS[-1], "i": _DEPTHS[-1]}.get(kind)
     check(
         is_image and most is not None and 0 <= pixels.min() <= pixels.max() <= most,
         "an array must be (H, W), (H, W, 3) or (H, W, 4), of whole numbers from 0 to 255, or of "
@@ -492,11 +530,14 @@ def _convert_array(pixels: np.ndarray) -> Image.Image:
         ImageError,
     )
     check_sides(pixels.shape[1], pixels.shape[0])
-    if most == 1:
-        pixels = np.rint(pixels * 255.0)
-    elif pixels.max() > 255:
-        pixels = pixels // 257  # 16 bits
-    return Image.fromarray(pixels.astype(np.uint8))
+    pixels = np.rint(pixels * 255.0).astype(np.uint8) if most == 1 else _to_8_bits(pixels)
+    return Image.fromarray(pixels)
+
+
+def _to_8_bits(pixels: np.ndarray) -> np.ndarray:
+    """Return whole numbers as uint8, scaled from as many bits, 1 to 16, as the largest has."""
+    depth = next(most for most in _DEPTHS if pixels.max() <= most)
+    return (pixels.astype(np.uint32) * 255 // depth).astype(np.uint8)
 
 
 def encode_png(image: Image.Image) -> bytes:
@@ -507,22 +548,29 @@ def encode_png(image: Image.Image) -> bytes:
 
 
 def flatten(image: Image.Image, mode: str) -> Image.Image:
-    """Convert any Pillow mode to `mode` (L or RGB): transparent pixels turn white or black, 16 bits
-    become 8.
+    """Convert any Pillow mode to `mode` (L or RGB) of 8 bits: transparent pixels turn white or
+    black, and numbers of another depth are scaled.
     """
     with _translate_errors(f"an image of mode {image.mode} that is not read"):
-        if image.mode.startswith("I"):
-            image = _convert_array(np.asarray(image).clip(0, 65535))  # Pillow's own clips at 255
-        if image.mode == "L" and image.getextrema() == (0, 1):  # a mask of some program
-            image = _convert_array(np.asarray(image, bool))
-        if image.has_transparency_data:
-            background = Image.new("RGBA", image.size, _choose_background(image))
-            image = image.convert("RGBA")
-            is_hidden = image.getchannel("A").getextrema() == (0, 0)
-            if is_hidden and _measure_contrast(image.convert("RGB")) > 0:
-                image.putalpha(255)  # some programs forget to set it
-            image = Image.alpha_composite(background, image)
-        return image if image.mode == mode else image.convert(mode)
+        if image.mode[0] in "IF":
+            numbers = np.asarray(image).clip(0, _DEPTHS[-1])  # Pillow's own clips at 255
+            image = _convert_array(numbers if numbers.max() <= 1 else numbers.astype(np.int32))
+        image = _fill_background(image).convert(mode)
+    pixels = np.asarray(image)
+    is_dark = pixels.min() < pixels.max() <= _DARK
+    return Image.fromarray(_to_8_bits(pixels)) if is_dark else image
+
+
+def _fill_background(image: Image.Image) -> Image.Image:
+    """Return an image whose transparent pixels are white or black."""
+    if not image.has_transparency_data:
+        return image
+    background = Image.new("RGBA", image.size, _choose_background(image))
+    image = image.convert("RGBA")
+    is_hidden = image.getchannel("A").getextrema() == (0, 0)
+    if is_hidden and _measure_contrast(image.convert("RGB")) > 0:
+        image.putalpha(255)  # some programs forget to set it
+    return Image.alpha_composite(background, image)
 
 
 def hash_pixels(image: Image.Image) -> str:

@@ -89,8 +89,8 @@ class Prepared:
     """The result: the manifest, what was found, why files were left out now, and whether the shards
     existed before.
 
-    oddities: how animated or transparent images were read. has_rows: their characters stand in
-    several rows.
+    oddities: what is odd about images, and how they were read. doubts: what most of them are not
+    fit for.
     """
 
     manifest: Manifest
@@ -98,7 +98,7 @@ class Prepared:
     problems: Problems
     oddities: Counter[str] = field(default_factory=Counter)
     already_there: bool = False
-    has_rows: bool = False
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class _Plan:
     problems: Problems
     config: PrepareConfig
     manifest: Manifest
-    has_rows: bool
+    doubts: tuple[str, ...]
 
     def fingerprint(self, hashes: list[str | None]) -> str:
         """Return a hash of the inputs: the names, contents, texts and splits of the images."""
@@ -200,7 +200,7 @@ def _make_plan(images: Path, found: Found, config: PrepareConfig, options: Prepa
         problems=found.problems | selected.problems,
         config=config,
         manifest=manifest,
-        has_rows=kind.has_rows,
+        doubts=kind.doubts,
     )
 
 
@@ -250,7 +250,7 @@ def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallb
             os.replace(staging / file, out / file)  # which needs no disk space
         sync_folder(out)
     oddities = Counter(oddity for image in decoded for oddity in image.oddities)
-    return Prepared(manifest, plan.found, problems, oddities, has_rows=plan.has_rows)
+    return Prepared(manifest, plan.found, problems, oddities, doubts=plan.doubts)
 
 
 def prepare_folds(

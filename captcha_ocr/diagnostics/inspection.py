@@ -19,7 +19,7 @@ from captcha_ocr.charset import (
     shorten,
     split_characters,
 )
-from captcha_ocr.data.images import decode, describe_oddities, hash_pixels, read_bytes
+from captcha_ocr.data.images import ONE_COLOUR, decode, describe_oddities, hash_pixels, read_bytes
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
 from captcha_ocr.data.prepare import (
     IMAGES_PER_JOB,
@@ -61,10 +61,6 @@ _REWRITTEN = re.compile(
 )
 # Of the different texts; more, and they are the design, but for numbers that end with .0.
 _MAX_SHARE_REWRITTEN = 0.5
-ONE_ROW = (
-    "the images have several rows of characters: only one row is learnt and read; cut each image "
-    "into its rows, or put them side by side"
-)
 _MIN_FRAMED = 10  # different texts; of fewer, a common beginning is luck
 _MAX_LISTED = 8  # items in a line; the others are counted
 
@@ -91,7 +87,7 @@ class Inspection:
     files are left out, by name. contents: the files and where their labels come from. oddities: how
     animated or transparent images are read. copies: groups of images with the same pixels.
     conflicts: such groups with different labels. preset, input_size: what `prepare` chooses, for
-    people. has_rows: most images have several rows of characters.
+    people. doubts: what most images are not fit for.
     """
 
     folder: Path
@@ -105,7 +101,7 @@ class Inspection:
     conflicts: list[list[Label]]
     preset: str
     input_size: str
-    has_rows: bool
+    doubts: tuple[str, ...]
 
     @property
     def lacks_labels(self) -> bool:
@@ -114,6 +110,14 @@ class Inspection:
             {*self.contents.images}.difference(label.file for label in self.contents.labels)
         )
         return len(self.texts) < _FEW_LABELS and missing >= max(_FEW_UNLABELLED, len(self.texts))
+
+    @property
+    def usable(self) -> int:
+        """The number of images that prepare uses: one of each group of copies, none of a
+        conflict.
+        """
+        left_out = chain(*(group[1:] for group in self.copies), *self.conflicts)
+        return len(self.labels) - len(list(left_out))
 
     @property
     def texts(self) -> list[str]:
@@ -242,7 +246,7 @@ def inspect(
         conflicts=list(filterfalse(_has_one_text, same)),
         preset=preset,
         input_size=input_size,
-        has_rows=seen.has_rows,
+        doubts=seen.doubts,
     )
 
 
@@ -312,6 +316,7 @@ def advice_on_images(inspection: Inspection) -> list[str]:
     both = "".join(c for c in characters if c.lower() != c and c.lower() in characters)
     times = counted(len(inspection.conflicts), "time")
     proportions = [width / height for width, height in inspection.sizes]
+    flat = inspection.oddities[ONE_COLOUR]
     considered = {
         f"fewer than {fewest} texts contain each of {shorten(rare)}: "
         "add more, or they may be misread": rare,
@@ -322,11 +327,13 @@ def advice_on_images(inspection: Inspection) -> list[str]:
         "the images have different proportions: all are stretched to one size": (
             max(proportions) > _MAX_STRETCH * min(proportions)
         ),
-        ONE_ROW: inspection.has_rows,
+        f"{counted(flat, 'image')} {'has' if flat == 1 else 'have'} one colour and no text: "
+        "take them out of the folder": flat,
     }
+    advice += inspection.doubts
     advice += [sentence for sentence, applies in considered.items() if applies]
     if contents.labels:
-        advice += advice_on_number(len(inspection.labels), inspection.preset)
+        advice += advice_on_number(inspection.usable, inspection.preset)
     return advice or ["the images are fit for training"]
 
 

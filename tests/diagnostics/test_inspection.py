@@ -1,7 +1,6 @@
 import re
 import shutil
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,10 @@ from PIL import Image
 
 from captcha_ocr import Recognizer
 from captcha_ocr.charset import Charset
-from captcha_ocr.data.labels import Found, Label
-from captcha_ocr.data.prepare import prepare
 from captcha_ocr.diagnostics.inspection import (
     advice_on_images,
     advice_on_number,
     advice_on_spreadsheet,
-    advice_on_tables,
     inspect,
     read_wrong,
     sample,
@@ -97,13 +93,6 @@ def test_a_folder_without_a_readable_image_is_refused(tmp_path):
         inspect(tmp_path, ANY, ONE_WORKER)
 
 
-def test_advice_names_every_risk(found):
-    advice = advice_on_images(found)
-    assert len(advice) == 5
-    for words in (("3", "of B:"), ("B", "`case_sensitive`"), ("1",), ("5", "50", "98")):
-        assert any(re.search(naming(*words), sentence) for sentence in advice)
-
-
 @pytest.mark.parametrize(
     ("labels", "preset", "named"),
     [
@@ -141,13 +130,6 @@ def test_images_that_lack_labels_are_for_adapt(four_digits, labelled, named, com
     assert (line.split()[2], "digits" in line) == (command, True)
 
 
-def test_only_images_of_other_proportions_are_stretched(tmp_path):
-    draw(tmp_path, "ab.png", 1)
-    for height, sentences in ((32, 2), (30, 2), (20, 3)):
-        draw(tmp_path, "ba.png", 2, (64, height))
-        assert len(advice_on_images(inspect(tmp_path, ANY, ONE_WORKER))) == sentences
-
-
 def test_a_folder_without_labels_is_inspected_too(tmp_path):
     for number in range(20):
         draw(tmp_path, f"img_{number:04}.png", number, (30 + number % 2, 16))
@@ -162,19 +144,6 @@ def test_a_folder_without_labels_is_inspected_too(tmp_path):
     assert re.search(names, summary["advice"][0])
     assert all(word in str(found) for word in ("20", "none", "30x16", ".xlsx 1"))
     assert not any(word in str(found) for word in ("alphabet", "lengths"))
-
-
-def test_animated_and_light_images_are_counted_with_how_they_are_read(tmp_path):
-    frames = [Image.new("L", (32, 16), grey) for grey in (255, 0)]
-    frames[0].save(tmp_path / "ab.gif", save_all=True, append_images=frames[1:])
-    light = Image.new("RGBA", (32, 16), (255, 255, 255, 0))
-    light.paste("white", (4, 4, 20, 12))
-    light.save(tmp_path / "ba.png")
-    draw(tmp_path, "bb.png", 1)
-    found = inspect(tmp_path, ANY, ONE_WORKER)
-    assert sorted(found.oddities.values()) == [1, 1]
-    assert all(word in str(found) for word in ("animated", "transparency", "black"))
-    assert prepare(tmp_path, tmp_path / "out", ANY, ONE_WORKER).oddities == found.oddities
 
 
 DIGITS = [f"{number:04}" for number in range(0, 10_000, 37)]
@@ -229,37 +198,6 @@ def test_texts_without_such_signs_get_no_advice(texts):
     assert advice_on_spreadsheet(texts) == []
 
 
-def test_only_tables_are_suspected(tmp_path):
-    for number, text in enumerate(DIGITS):
-        draw(tmp_path, f"{int(text)}_.png", number % 256)
-    before = advice_on_images(inspect(tmp_path, ANY, ONE_WORKER))
-    rows = [f"{int(text)}_.png,{int(text)}" for text in DIGITS]
-    (tmp_path / "labels.csv").write_text("\n".join(["filename,text", *rows]))
-    assert len(advice_on_images(inspect(tmp_path, ANY, ONE_WORKER))) == len(before) + 1
-
-
-@pytest.mark.parametrize(("tops", "told"), [([4, 24], 1), ([4], 0)])
-def test_several_rows_of_characters_are_told(tmp_path, tops, told):
-    for number in range(20):
-        image = Image.new("L", (60, 40), 255)
-        for top in tops:
-            image.paste(0, (5, top, 25 + number, top + 12))
-        image.save(tmp_path / f"{DIGITS[number]}.png")
-    advice = advice_on_images(inspect(tmp_path, ANY, ONE_WORKER))
-    assert sum("one row" in sentence for sentence in advice) == told
-
-
-def test_letters_of_another_script_and_versions_of_images_are_named(tmp_path):
-    words = list(map("".join, product("ABCDE", repeat=4)))[::40]
-    versions = [f"{word}_{number}" for word in words for number in range(3)]
-    for number, name in enumerate([*versions, "\u0410BC_1"]):
-        draw(tmp_path, f"{name}.png", number)
-    found = inspect(tmp_path, ANY, ONE_WORKER)
-    named = [line for line in advice_on_images(found) if "U+0410" in line]
-    assert [re.search(naming("\u0410BC_1.png"), line) is not None for line in named] == [True]
-    assert any(line.startswith("same text") for line in str(found).splitlines())
-
-
 def test_the_sample_is_repeatable_and_has_every_label_once(found):
     assert sample(found.labels) == sample(found.labels)
     assert sorted(map(str, sample(found.labels))) == sorted(map(str, found.labels))
@@ -279,21 +217,3 @@ def test_wrong_labels_come_by_falling_confidence_of_the_model(images, tmp_path):
     found = read_wrong(recognizer, inspect(tmp_path, ANY, ONE_WORKER))
     expected = [(name, "0123", texts[name]) for name in wrong]
     assert [(label.file, label.text, reading.text) for label, reading in found] == expected
-
-
-@pytest.mark.parametrize(
-    ("texts", "named"),
-    [
-        ([f"OK|{number}" for number in range(12)], ["OK|"]),
-        ([f"{number}.png" for number in range(12)], [".png"]),
-        ([f"<{number}>" for number in range(12)], ["<", ">"]),
-        ([f"{number + 10}" for number in range(90)], []),
-        ([f"OK|{number}" for number in range(5)], []),
-    ],
-)
-def test_what_all_texts_begin_or_end_with_is_told(texts, named):
-    found = Found([], [Label(f"{text}.png", text) for text in texts], {}, {})
-    advice = [line for line in advice_on_tables(found, texts) if "all texts" in line]
-    assert [repr(part) in line for part, line in zip(named, advice, strict=True)] == [True] * len(
-        named
-    )

@@ -235,18 +235,16 @@ def _rows_of_preparation(prepared: "Prepared") -> list[tuple[str, str]]:
     """Return what prepare says of the images beside its result, as name and text; a text may be
     empty.
     """
-    from captcha_ocr.diagnostics.inspection import ONE_ROW, advice_on_number, advice_on_tables
+    from captcha_ocr.diagnostics.inspection import advice_on_number, advice_on_tables
 
     rows = [*prepared.found.rows(), ("odd images", count_kinds(prepared.oddities))]
     manifest = prepared.manifest
     rows += [("left out", line) for line in in_groups(prepared.problems) or manifest.reasons]
     texts = [label.text for label in prepared.found.labels]
-    rows += [("advice", line) for line in advice_on_tables(prepared.found, texts)]
-    if prepared.has_rows:
-        rows.append(("advice", ONE_ROW))
     preset = preset_for(manifest.count("train"), manifest.size)
     labels = sum(map(manifest.count, SPLITS))
-    rows += [("advice", line) for line in advice_on_number(labels, preset)]
+    advice = [*advice_on_tables(prepared.found, texts), *prepared.doubts]
+    rows += [("advice", line) for line in advice + advice_on_number(labels, preset)]
     if preset == "finetune":
         reason = f"fewer than {FEWEST:,} images train from the model in the package"
         rows.append(("preset", f"finetune: {reason}"))
