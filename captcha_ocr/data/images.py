@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path, PurePosixPath
+from statistics import median_low
 from typing import Protocol, TypeGuard, cast
 from urllib.parse import unquote_to_bytes
 
@@ -72,7 +73,7 @@ ONE_ROW = (
 TURNED = "the images are higher than wide: turn them, since texts are read from left to right"
 TOO_SMALL = "the images are less than 10 pixels high, too few for characters: take larger ones"
 _LEAST_HEIGHT, _HIGH = 10, 1.6  # pixels; and times the width, more than one character has
-_FLAT = 2  # of 256: the deviation below which an image has one colour
+_FLAT = 10  # of 256: the difference of pixels below which an image has one colour
 _COMMON = 0.2  # of the images; and of a side, the difference that shows
 _HAS_HUE, _FULL, _SAME_HUE = 48, 128, 14  # of 256: limits of chroma, and of a difference of hues
 _LEAST_COLOURED = 0.02  # of the pixels; fewer are noise
@@ -80,8 +81,7 @@ _LEAST_ROW = 0.15  # of the height: of a row of characters
 _COMMON_HUE, _RARE_HUE = 0.12, 0.08  # of the coloured pixels; the second: on average
 _LEAST_PAGE = 20_000  # pixels; a smaller image may be of one character
 _WHOLE_OF_PART = 6  # how much larger a page is than the captcha on it, at least
-# Differences from the colour of a border that show: all, or without what JPEG blurs
-_SHOWS = [[255 * (value > least) for value in range(256)] for least in (2, 24)]
+_SHOWS = (2, 24)  # differences from the colour of a border: all, or without what JPEG blurs
 # Of the height of what is inside: a border around a rectangle, and one around a text
 _FRAME, _WIDE_BORDER = 0.12, 0.5
 _EDGE = 0.5  # of each side of a rectangle, which has another colour than the border around it
@@ -178,14 +178,17 @@ def _crop_border(image: Image.Image) -> Image.Image:
     area = image.width * image.height
     ground = Image.new(image.mode, image.size, cast(int, image.getpixel((0, 0))))
     difference = ImageChops.difference(image, ground)
-    for shows in _SHOWS:
-        shown = difference.point(shows * len(image.getbands()))
+    for least in _SHOWS:
+        grey = Image.new(image.mode, image.size, (least,) * len(image.getbands()))
+        shown = ImageChops.subtract(difference, grey)
         left, top, right, bottom = box = shown.getbbox() or (0, 0, *image.size)
         height = bottom - top
         border = min(left, top, image.width - right, image.height - bottom) / height
         if border >= _FRAME and _is_rectangle(shown.crop(box)):
             return image.crop(box)
         is_small = area >= _LEAST_PAGE and (right - left) * height * _WHOLE_OF_PART <= area
+        if border == 0 and not is_small:
+            break
         if is_small or border >= _WIDE_BORDER:
             margin = height // 4
             sides = min(image.width, right + margin), min(image.height, bottom + margin)
@@ -196,15 +199,15 @@ def _crop_border(image: Image.Image) -> Image.Image:
 def _is_rectangle(shown: Image.Image) -> bool:
     """Tell whether what is shown reaches each side of an image along a part of it."""
     is_shown = np.asarray(shown.convert("L")) > 0
-    sides = is_shown[0], is_shown[-1], is_shown[:, 0], is_shown[:, -1]
-    return min(float(side.mean()) for side in sides) >= _EDGE
+    top_and_bottom, sides = is_shown[[0, -1]].mean(axis=1), is_shown[:, [0, -1]].mean(axis=0)
+    return bool(min(*top_and_bottom, *sides) >= _EDGE)
 
 
 def resize_width(pixels: np.ndarray, width: int) -> np.ndarray:
     """Return an image (C, H, W) uint8 at another width."""
     sides = width, pixels.shape[1]
     planes = (Image.fromarray(plane).resize(sides, Image.Resampling.BILINEAR) for plane in pixels)
-    return np.stack(list(map(np.asarray, planes)))
+    return np.stack([*map(np.asarray, planes)])
 
 
 def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKind:
@@ -213,20 +216,19 @@ def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKi
 
     If none can be read, what generated images are like.
     """
-    kinds, hues = [], []
+    kinds = []
     for source in images:
         with suppress(ImageError):
             image = _crop_border(flatten(open_image(source, max_bytes), "RGB"))
-            kinds.append((*image.size, _measure_grey_contrast(image), _has_rows(image)))
-            hues.append(_count_hues(image))
+            colours = _measure_grey_contrast(image), _count_hues(image)
+            kinds.append((*image.size, _has_rows(image), *colours))
     if not kinds:
         return GENERATED
-    widths, heights, kept, rows = map(sorted, zip(*kinds, strict=True))
-    middle = (len(kinds) - 1) // 2
-    colour_tells = kept[len(kept) // 20] < _GREY_SUFFICES or _have_palette(np.array(hues))
-    height, width = heights[middle], widths[middle]
+    *sides_and_rows, kept, hues = zip(*kinds, strict=True)
+    width, height, has_rows = map(median_low, sides_and_rows)
+    colour_tells = sorted(kept)[len(kept) // 20] < _GREY_SUFFICES or _have_palette(np.array(hues))
     doubts = {
-        ONE_ROW: rows[middle],
+        ONE_ROW: has_rows,
         TURNED: height > _HIGH * width,
         TOO_SMALL: height < _LEAST_HEIGHT,
     }
@@ -243,14 +245,12 @@ def describe_mixture(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) 
     for image in images:
         with suppress(ImageError):
             counts[open_image(image, max_bytes).size] += 1
-    found: list[tuple[int, int]] = []
-    for size, count in counts.most_common():
-        is_other = all(_is_other_size(size, known) for known in found)
-        if count >= _COMMON * counts.total() and is_other:
-            found.append(size)
-    if len(found) < 2:
+    least = _COMMON * counts.total()
+    frequent = [size for size, count in counts.most_common() if count >= least]
+    others = [size for size in frequent if _is_other_size(size, frequent[0])]
+    if not others:
         return ""
-    names = " and ".join(f"{width}x{height}" for width, height in found)
+    names = " and ".join(f"{width}x{height}" for width, height in [frequent[0], *others])
     return f"many images have {names} pixels, perhaps of several designs; take each alone"
 
 
@@ -259,12 +259,10 @@ def _is_other_size(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 def _measure_grey_contrast(image: Image.Image) -> float:
-    """Return the share of the contrast that grey keeps, 0 to 1: its deviation over that along the
-    main colour.
+    """Return the share of the contrast of an RGB image that grey keeps, 0 to 1: its deviation over
+    that along the main colour.
     """
-    pixels = np.asarray(flatten(image, "RGB"), dtype=np.float32).reshape(-1, 3)
-    if len(pixels) < 2:
-        return 1.0
+    pixels = np.array(image, np.float32).reshape(-1, 3)
     pixels -= pixels.mean(0)
     covariance = (pixels.T @ pixels).astype(np.float64) / len(pixels)
     grey = np.array(LUMINANCE)
@@ -484,7 +482,8 @@ def describe_oddities(image: Image.Image) -> Iterator[str]:
         yield "animated, read by the frame with the most contrast"
     if image.has_transparency_data and _choose_background(image) == "black":
         yield "light on transparency, read on black"
-    if max(ImageStat.Stat(_fill_background(image).convert("RGB")).stddev) < _FLAT:
+    extrema = _fill_background(image).convert("RGB").getextrema()
+    if np.ptp(extrema, axis=1).max() < _FLAT:
         yield ONE_COLOUR
 
 
@@ -520,11 +519,13 @@ def _convert_array(pixels: np.ndarray) -> Image.Image:
         pixels = pixels.transpose(1, 2, 0)
     if pixels.shape[2:] == (1,):
         pixels = pixels[:, :, 0]
-    has_sides = pixels.ndim > 1 and 0 not in pixels.shape
-    is_image = has_sides and pixels.shape[2:] in ((), *zip(_CHANNELS, strict=True))
+    is_image = pixels.ndim > 1 and pixels.shape[2:] in ((), *zip(_CHANNELS, strict=True))
     most = {"b": 1, "f": 1, "u": _DEPTHS[-1], "i": _DEPTHS[-1]}.get(kind)
     check(
-        is_image and most is not None and 0 <= pixels.min() <= pixels.max() <= most,
+        is_image
+        and pixels.size > 0
+        and most is not None
+        and 0 <= pixels.min() <= pixels.max() <= most,
         "an array must be (H, W), (H, W, 3) or (H, W, 4), of whole numbers from 0 to 255, or of "
         f"float from 0 to 1, not {what}",
         ImageError,
@@ -556,9 +557,11 @@ def flatten(image: Image.Image, mode: str) -> Image.Image:
             numbers = np.asarray(image).clip(0, _DEPTHS[-1])  # Pillow's own clips at 255
             image = _convert_array(numbers if numbers.max() <= 1 else numbers.astype(np.int32))
         image = _fill_background(image).convert(mode)
-    pixels = np.asarray(image)
-    is_dark = pixels.min() < pixels.max() <= _DARK
-    return Image.fromarray(_to_8_bits(pixels)) if is_dark else image
+    if np.max(cast(int, image.getpixel((0, 0)))) <= _DARK:  # most images are light here
+        pixels = np.asarray(image)
+        if pixels.min() < pixels.max() <= _DARK:
+            return Image.fromarray(_to_8_bits(pixels))
+    return image
 
 
 def _fill_background(image: Image.Image) -> Image.Image:
