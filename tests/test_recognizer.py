@@ -59,33 +59,6 @@ def path(images) -> Path:
     return next(images.glob("*.png"))
 
 
-def test_every_kind_of_source_gives_the_same_reading(recognizer, path):
-    data = path.read_bytes()
-    in_base64 = base64.b64encode(data)
-    texts = [
-        in_base64,
-        in_base64.decode(),
-        base64.encodebytes(data).decode(),
-        base64.urlsafe_b64encode(data).decode(),
-        b"\n" + in_base64.rstrip(b"="),
-        b"data:image/png;base64," + in_base64,
-        f"data:image/png;base64,{in_base64.decode()}",
-        f"DATA:image/png;base64,{in_base64.decode()}",
-    ]
-    with Image.open(path) as image, path.open("rb") as file:
-        sources = [
-            str(path),
-            data,
-            image.copy(),
-            np.asarray(image.convert("RGB")),
-            file,
-            io.BytesIO(data),
-            *texts,
-        ]
-        readings = [recognizer.predict(source) for source in sources]
-    assert readings == [recognizer.predict(path)] * len(sources)
-
-
 def test_a_list_gives_a_list_and_an_iterator_gives_an_iterator_in_the_same_order(run, images):
     recognizer, paths = Recognizer(run, device="cpu"), sorted(images.glob("*.png"))
     texts = [recognizer.predict(path).text for path in paths]
@@ -438,5 +411,3 @@ def test_an_ink_holds_for_recognizers_that_follow_from_one(images):
         with pytest.raises(ImageError, match="red"):
             other.predict(image)
     assert Recognizer().size.ink is None
-    with pytest.raises(UsageError, match="nored"):
-        Recognizer(ink="nored")

@@ -69,15 +69,6 @@ def test_both_are_told_what_the_texts_have_in_common_on_which_they_agree(recogni
     assert few.fitted_to(SAMPLES).recognizer is recognizer
 
 
-def test_a_second_reader_that_reads_something_else_is_left_out(recognizer):
-    other = TwoReaders(recognizer, past(dict.fromkeys(SAMPLES, Reading("hello", 1.0))))
-    fitted = other.fitted_to(SAMPLES * 4)
-    assert (other.has_second, fitted.has_second) == (True, False)
-    assert [reading.text for reading in fitted.read_all(SAMPLES)] == TEXTS
-    assert other.fitted_to(SAMPLES).has_second  # a few images tell nothing
-    assert TwoReaders(recognizer, Recognizer(threads=1)).has_second
-
-
 def test_the_confidence_of_a_second_reader_is_doubted(recognizer):
     two = TwoReaders(recognizer, past({SAMPLES[0]: Reading("surely", 0.5)}))
     ((_, second),) = two.read_both(SAMPLES[:1])

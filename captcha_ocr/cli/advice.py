@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from captcha_ocr.cli.wording import word_command
 from captcha_ocr.data.prepare import label_options
@@ -117,13 +116,13 @@ def _learn_longer(finished: Finished, spec: RunSpec, origin: Origin | None) -> s
     usual, patience = _usual_epochs(spec), 2 * (spec.training.patience or finished.epochs)
     limit = spec.training.epochs or usual
     if limit is None or finished.epochs < limit:
-        return f": {_train_again(spec, origin, 'patience', patience, is_new=True)}"
+        return f": {_train_again(spec, origin, is_new=True, patience=patience)}"
     if _was_cut_short(finished, spec):
         preset = f"that preset {spec.training.preset} takes"
         takes = f" after {finished.epochs} of the {usual} epochs {preset}"
-        return f"{takes}: {_train_again(spec, origin, 'epochs', usual)}"
+        return f"{takes}: {_train_again(spec, origin, epochs=usual)}"
     done = counted(finished.epochs, "epoch")
-    return f" after {done}: {_train_again(spec, origin, 'epochs', 2 * finished.epochs)}"
+    return f" after {done}: {_train_again(spec, origin, epochs=2 * finished.epochs)}"
 
 
 def _was_cut_short(finished: Finished, spec: RunSpec) -> bool:
@@ -141,21 +140,15 @@ def _usual_epochs(spec: RunSpec) -> int | None:
 
 
 def _train_again(
-    spec: RunSpec, origin: Origin | None, name: str, value: int | None, is_new: bool = False
+    spec: RunSpec, origin: Origin | None, is_new: bool = False, **changes: object
 ) -> str:
-    """Say how to continue a run, or to start it again, with another value of one option."""
+    """Say how to continue a run, or to start it again, with other options."""
     if origin is None:
-        return _repeat_with({name: value}, is_new)
-    changed = replace(spec, training=spec.training.with_options(**{name: value}))
-    if is_new:
-        return f"start again with: {_train_command(changed, origin, find_unused(origin.out))}"
-    return f"continue with: {_train_command(changed, origin, origin.out)}"
-
-
-def _repeat_with(options: Mapping[str, object], is_new: bool = True) -> str:
-    """Say how to change a command that is not known."""
-    sentence = f"repeat the command that began this run with {' '.join(words(options))}"
-    return f"{sentence} and another --out" if is_new else sentence
+        sentence = f"repeat the command that began this run with {' '.join(words(changes))}"
+        return f"{sentence} and another --out" if is_new else sentence
+    out = find_unused(origin.out) if is_new else origin.out
+    command = _train_command(spec, origin, out, **changes)
+    return f"start again with: {command}" if is_new else f"continue with: {command}"
 
 
 def _train_command(spec: RunSpec, origin: Origin, out: Path, **changes: object) -> str:
@@ -175,14 +168,20 @@ def _train_command(spec: RunSpec, origin: Origin, out: Path, **changes: object) 
 def _against_overfitting(spec: RunSpec, origin: Origin | None) -> list[str]:
     """Return what helps against overfitting and was not done."""
     if spec.drawn is not None:
-        return [f"draw more images: {_draw_more(spec, spec.drawn['repeat'], origin)}"]
+        more = {"repeat": spec.drawn["repeat"] // 2}
+        if more["repeat"] == 0:
+            more = {"images": min(2 * spec.images["train"], MAX_DRAWINGS)}
+        return [f"draw more images: {_train_again(spec, origin, is_new=True, **more)}"]
     ways, options = ["use more images"], dict[str, str]()
     if not spec.training.augment and _fits(spec, PRESETS["few"].network):
         options["preset"] = "few"
     if spec.init is None and _fits(spec, NetworkConfig()):
         options["init"] = PRETRAINED_NAME
     if origin is None:
-        return ways + [_repeat_with({name: value}) for name, value in options.items()]
+        return ways + [
+            _train_again(spec, None, is_new=True, **{name: value})
+            for name, value in options.items()
+        ]
     dataset = origin.dataset
     if isinstance(dataset, Dataset) and len(dataset.folders) == 1 and spec.images["test"]:
         out = find_unused(origin.out.with_name(f"{origin.out.name}-curve"))
@@ -194,18 +193,6 @@ def _against_overfitting(spec: RunSpec, origin: Origin | None) -> list[str]:
         command = _train_command(spec, origin, out, **{name: value})
         ways.append(f"take --{name} {value}: {command}")
     return ways
-
-
-def _draw_more(spec: RunSpec, repeat: int, origin: Origin | None) -> str:
-    """Return how to show more drawings to a network that learns them by heart."""
-    more: dict[str, Any] = {"repeat": repeat // 2}
-    if repeat == 1:
-        more = {"images": min(2 * spec.images["train"], MAX_DRAWINGS)}
-    if origin is None or not isinstance(origin.dataset, DrawnData):
-        return _repeat_with(more)
-    dataset = replace(origin.dataset, options=replace(origin.dataset.options, **more))
-    command = _train_command(spec, replace(origin, dataset=dataset), find_unused(origin.out))
-    return f"start again with: {command}"
 
 
 def _fits(spec: RunSpec, network: NetworkConfig) -> bool:

@@ -4,17 +4,18 @@ import json
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
 from captcha_ocr.charset import shorten, split_characters
 from captcha_ocr.cli.wording import escape, note, with_flags, word_command
-from captcha_ocr.errors import Advice, Command, ImageError, UsageError, in_one_line
+from captcha_ocr.errors import Advice, CaptchaOcrError, Command, ImageError, UsageError, in_one_line
 from captcha_ocr.options.adapting import FEWEST_IMAGES
 from captcha_ocr.options.declaration import words
 from captcha_ocr.options.model import ModelConfig
@@ -48,15 +49,24 @@ class Printer:
         self.models: Counter[str] = Counter()
         self.tally = Tally(decoder.characters)
 
-    def accepts(self, path: str, reading: "Reading") -> bool:
-        """Tell whether a reading is confident enough, and count it; call it once for each."""
-        accepted = reading.confidence >= self.min_confidence
+    def accept(self, path: str, reading: "Reading") -> "Reading":
+        """Count a reading, once, and return it without its text if it is not confident enough."""
         self.total += 1
-        self.unread += not accepted
         self.unsure += reading.confidence < _UNSURE
-        self.models[reading.model] += accepted
         self.tally.add(reading, path)
-        return accepted
+        if reading.confidence < self.min_confidence:
+            self.unread += 1
+            return replace(reading, text="", characters=())
+        self.models[reading.model] += 1
+        return reading
+
+    def accept_all(self, results: Iterable[Result]) -> "Iterator[tuple[str, Reading]]":
+        """Yield what `accept` returns for each image that can be read; print the errors."""
+        for path, result in results:
+            if isinstance(result, ImageError):
+                self.print_error(path, result)
+            else:
+                yield path, self.accept(path, result)
 
     @property
     def is_unsure(self) -> bool:
@@ -65,24 +75,17 @@ class Printer:
 
     def print_all(self, results: Iterable[Result]) -> None:
         """Print results as they come."""
-        for path, result in results:
-            if isinstance(result, ImageError):
-                self.print_error(path, result)
-            else:
-                self.print_reading(path, result, self.accepts(path, result))
+        for path, reading in self.accept_all(results):
+            self.print_reading(path, reading)
 
     def print_table(self, results: Iterable[Result], out: Path | None = None) -> None:
         """Print results as CSV, or write them to `out`, the least confident first."""
         from captcha_ocr.data.label_sources.tables import readings_to_csv
 
-        rows = []
-        for path, result in results:
-            if isinstance(result, ImageError):
-                self.print_error(path, result)
-            else:
-                text = result.text if self.accepts(path, result) else ""
-                more = self._columns_beside(result, bool(text))
-                rows.append((path, text, result.confidence, *more))
+        rows = [
+            (path, reading.text, reading.confidence, *self._columns_beside(reading))
+            for path, reading in self.accept_all(results)
+        ]
         table = readings_to_csv(rows, ["result"] * self.solve_sums)
         if out is None:
             click.echo(table, nl=False)
@@ -91,27 +94,27 @@ class Printer:
         to_do = "; correct them, then delete the column confidence" if rows else ""
         click.echo(f"{out}: {len(rows):,} readings, least confident first{to_do}", err=True)
 
-    def print_reading(self, path: str, reading: "Reading", accepted: bool) -> None:
-        """Print one reading, without its text unless it is accepted."""
+    def print_reading(self, path: str, reading: "Reading") -> None:
+        """Print one reading."""
         if not self.as_json:
-            text = reading.text if accepted else ""
-            beside = self._columns_beside(reading, accepted)
-            click.echo("\t".join([escape(path), text, f"{reading.confidence:.4f}", *beside]))
+            columns = reading.text, f"{reading.confidence:.4f}", *self._columns_beside(reading)
+            click.echo("\t".join([escape(path), *columns]))
             return
-        row: dict[str, Any] = {"path": path, "text": None, "confidence": reading.confidence}
-        row |= {"characters": None, "model": reading.model or None}
-        if accepted:
-            row |= {"text": reading.text, "characters": list(map(asdict, reading.characters))}
+        row = {
+            "path": path,
+            "text": reading.text or None,
+            "confidence": reading.confidence,
+            "characters": list(map(asdict, reading.characters)) or None,
+            "model": reading.model or None,
+        }
         if self.solve_sums:
-            row["result"] = reading.result if accepted else None
+            row["result"] = reading.result
         click.echo(json.dumps(row, ensure_ascii=False))
 
-    def _columns_beside(self, reading: "Reading", accepted: bool) -> list[str]:
+    def _columns_beside(self, reading: "Reading") -> list[str]:
         """Return the columns after the confidence: the result of a sum, if results are wanted."""
-        if not self.solve_sums:
-            return []
-        result = reading.result if accepted else None
-        return ["" if result is None else str(result)]
+        result = reading.result if self.solve_sums else None
+        return ["" if result is None else str(result)] * self.solve_sums
 
     def print_error(self, path: str, error: ImageError) -> None:
         """Print an error, in plain output to stderr."""
@@ -167,28 +170,29 @@ class Printer:
 def what_to_do(paths: tuple[str, ...], labels: Path | None, reading: ReadingOptions) -> str:
     """Say how to get a model for images of which the one in the package is not sure.
 
-    labels: a table of their labels.
+    labels: a table of their labels, or the folder that has them.
     """
-    from captcha_ocr.data.images import find_images
-    from captcha_ocr.data.labels import LABELS_FILE
+    from captcha_ocr.data.labels import LABELS_FILE, find_labels
 
-    images = next(filter(os.path.isdir, paths), str(labels.parent) if labels else "IMAGES")
-    table = os.path.join(images, LABELS_FILE)
-    what, commands = "label some", ["label"]
-    if os.path.isdir(images) and len(find_images(Path(images)).images) >= FEWEST_IMAGES:
-        what, commands = "adapt a model to these images, or label some", ["adapt", "label"]
-    options: dict[str, object] = {}
-    if labels is not None or os.path.exists(table):
-        what, commands = "train on these labels", ["prepare"]
-        is_usual = labels is None or os.path.realpath(labels) == os.path.realpath(table)
-        options["labels"] = None if is_usual else labels
-    ways = [word_command(Command(command, (images,), options)) for command in commands]
-    if commands == ["prepare"]:
-        ways.append(word_command(Command("train")))
+    folders = [*filter(os.path.isdir, (*paths, labels or ""))]
+    images = folders[0] if folders else str(labels.parent if labels else "IMAGES")
+    table = labels if labels is not None and labels.is_file() else None
+    what, commands = "label some", [Command("label", (images,))]
+    with suppress(CaptchaOcrError):
+        found = find_labels(Path(images), table)
+        if len(found.images) >= FEWEST_IMAGES:
+            what = f"adapt a model to these images, or {what}"
+            commands.insert(0, Command("adapt", (images,)))
+        if (labels or found.has_table) and len(found.labels) > found.readings:
+            usual = os.path.realpath(os.path.join(images, LABELS_FILE))
+            is_other = table is not None and os.path.realpath(table) != usual
+            options: dict[str, object] = {"labels": table} if is_other else {}
+            what = "train on these labels"
+            commands = [Command("prepare", (images,), options), Command("train")]
     if reading.charset is None and reading.lengths is None:
         what = f"say what to expect (--charset, --length), or {what}"
     why = f"most confidences are below {_UNSURE:g}: the model may not know this kind of image"
-    return f"not sure   {why}; {what}: {', '.join(ways)}"
+    return f"not sure   {why}; {what}: {', '.join(map(word_command, commands))}"
 
 
 def warn_of_unreadable(config: ModelConfig, truths: list[str]) -> None:
@@ -209,8 +213,8 @@ def labels_to_score(
 ) -> "tuple[Path, list[Label], Problems]":
     """Read a labels file whose names are relative to one of these folders, or a labelled folder.
 
-    It is the first in which all of the images are, else the one that has most of them. Return it,
-    the labels, and why rows are left out. UsageError if no folder has any of the images.
+    It is the first that has most of the images. Return it, the labels, and why rows are left out.
+    UsageError if no folder has any of the images.
     """
     from captcha_ocr.data.images import find_images
     from captcha_ocr.data.labels import find_labels, read_labels
@@ -219,14 +223,9 @@ def labels_to_score(
         return labels_file, find_labels(labels_file).check().labels, {}
     tried: list[tuple[int, Path, list[Label], Problems]] = []
     for folder in dict.fromkeys(folders):
-        rows, problems = read_labels(labels_file, folder)
+        rows, problems = read_labels(labels_file, folder, find_images(folder).images)
         here = sum((folder / row.file).exists() for row in rows)
-        if here < len(rows) + len(problems):  # names in another form, or of another folder
-            rows, problems = read_labels(labels_file, folder, find_images(folder).images)
-            here = sum((folder / row.file).exists() for row in rows)
         tried.append((here, folder, rows, problems))
-        if 0 < here == len(rows):
-            break
     here, folder, rows, problems = max(tried, key=lambda attempt: attempt[0])
     if here == 0 and (rows or problems):
         command = Command("eval", ("FOLDER",), {"labels": labels_file})

@@ -6,6 +6,7 @@ A flag stands for each field that the library names.
 import json
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from captcha_ocr.inference.model_folder import MODEL_VARIABLE, name_model
 from captcha_ocr.options.declaration import flag_for, words
 from captcha_ocr.options.shared import ADAPTED, LABELLED, RUN
 from captcha_ocr.system.console import command_line
+from captcha_ocr.system.documents import read_json
 
 ARGUMENTS = "captcha_ocr.arguments"  # of the running command, in click's context
 _FIELD = re.compile(r"`([a-z][a-z0-9_]*)`")
@@ -88,14 +90,27 @@ def given_words(*names: str) -> list[str]:
     return line
 
 
-def read_command(model: Path, images: Path | None) -> str:
-    """Return the command that reads an image below `images`, or asks for one, with a model."""
+def find_learnt_folders(run: Path) -> list[Path]:
+    """Return the folders of images from which a run learnt, if its shards are where they were."""
+    with suppress(CaptchaOcrError, ImportError, KeyError, TypeError):
+        from captcha_ocr.data.shards import read_manifest
+
+        folders = read_json(run / "run.json")["given"]["data"]
+        return [Path(read_manifest(Path(shards)).source) for shards in folders]
+    return []
+
+
+def read_command(model: Path, images: Path | None = None) -> str:
+    """Return the command that reads an image below `images`, or asks for one, with a model.
+
+    Without `images` it is one from which the model learnt.
+    """
     from captcha_ocr.data.images import find_images  # numpy takes a tenth of a second
 
     line = []
-    if images is not None and images.is_dir():
-        for file in find_images(images).images[:1]:
-            line += place(images / file)
+    for folder in filter(Path.is_dir, [images] if images else find_learnt_folders(model)[:1]):
+        for file in find_images(folder).images[:1]:
+            line += place(folder / file)
     if model not in (RUN, ADAPTED, LABELLED) or MODEL_VARIABLE in os.environ:
         line += ["--model", *place(Path(name_model(model)))]
     return command_line("eval", *line, *given_words("device", "threads", "max_bytes"))

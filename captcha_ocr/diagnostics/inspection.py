@@ -1,6 +1,5 @@
 """What a folder of captchas holds before training, and what a model gets wrong there afterwards."""
 
-import random
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -87,7 +86,7 @@ class Inspection:
     files are left out, by name. contents: the files and where their labels come from. oddities: how
     animated or transparent images are read. copies: groups of images with the same pixels.
     conflicts: such groups with different labels. preset, input_size: what `prepare` chooses, for
-    people. doubts: what most images are not fit for.
+    people. doubts: what most images are not fit for. case_sensitive: as the option.
     """
 
     folder: Path
@@ -102,6 +101,7 @@ class Inspection:
     preset: str
     input_size: str
     doubts: tuple[str, ...]
+    case_sensitive: bool
 
     @property
     def lacks_labels(self) -> bool:
@@ -110,14 +110,6 @@ class Inspection:
             {*self.contents.images}.difference(label.file for label in self.contents.labels)
         )
         return len(self.texts) < _FEW_LABELS and missing >= max(_FEW_UNLABELLED, len(self.texts))
-
-    @property
-    def usable(self) -> int:
-        """The number of images that prepare uses: one of each group of copies, none of a
-        conflict.
-        """
-        left_out = chain(*(group[1:] for group in self.copies), *self.conflicts)
-        return len(self.labels) - len(list(left_out))
 
     @property
     def texts(self) -> list[str]:
@@ -247,6 +239,7 @@ def inspect(
         preset=preset,
         input_size=input_size,
         doubts=seen.doubts,
+        case_sensitive=config.case_sensitive,
     )
 
 
@@ -312,8 +305,11 @@ def advice_on_images(inspection: Inspection) -> list[str]:
     advice += advice_on_tables(contents, inspection.texts)
     advice += _advise_on_typing_errors(inspection)
     fewest = _MIN_TEXTS_KNOWN if inspection.preset == "finetune" else _MIN_TEXTS
-    rare = "".join(character for character, count in characters.items() if count < fewest)
+    # A character of one text among many may be a typing error, as is said above.
+    least = 2 if len(inspection.labels) >= _MANY_LABELS else 1
+    rare = "".join(character for character, count in characters.items() if least <= count < fewest)
     both = "".join(c for c in characters if c.lower() != c and c.lower() in characters)
+    is_merged = both and not inspection.case_sensitive
     times = counted(len(inspection.conflicts), "time")
     proportions = [width / height for width, height in inspection.sizes]
     flat = inspection.oddities[ONE_COLOUR]
@@ -321,7 +317,7 @@ def advice_on_images(inspection: Inspection) -> list[str]:
         f"fewer than {fewest} texts contain each of {shorten(rare)}: "
         "add more, or they may be misread": rare,
         f"{shorten(both)} occur in both cases: prepare reads them as one case; "
-        "`case_sensitive` keeps both": both,
+        "`case_sensitive` keeps both": is_merged,
         f"the same image has different labels, {times}: correct them; "
         "prepare leaves the image out": inspection.conflicts,
         "the images have different proportions: all are stretched to one size": (
@@ -333,16 +329,17 @@ def advice_on_images(inspection: Inspection) -> list[str]:
     advice += inspection.doubts
     advice += [sentence for sentence, applies in considered.items() if applies]
     if contents.labels:
-        advice += advice_on_number(inspection.usable, inspection.preset)
+        left_out = chain(*(group[1:] for group in inspection.copies), *inspection.conflicts)
+        usable = len(inspection.labels) - len(list(left_out))
+        advice += advice_on_number(usable, inspection.preset)
     return advice or ["the images are fit for training"]
 
 
 def advice_on_number(labels: int, preset: str) -> list[str]:
     """Return what to do if there are too few labelled images for a preset."""
     enough, known = _ENOUGH_LABELS.get(preset, (300, ""))
-    if labels >= enough:
-        return []
-    return [f"only {counted(labels, 'labelled image')}: label {enough} or more{known}"]
+    advice = f"only {counted(labels, 'labelled image')}: label {enough} or more{known}"
+    return [advice] if labels < enough else []
 
 
 def advice_on_tables(contents: Found, texts: Sequence[str]) -> list[str]:
@@ -386,8 +383,7 @@ def advice_on_wrong(wrong: int, labels: int) -> list[str]:
 
 def _advise_on_frame(texts: Sequence[str]) -> list[str]:
     """Return what all texts begin or end with, as the answers of a program may."""
-    if len(set(texts)) < _MIN_FRAMED:
-        return []
+    are_many = len(set(texts)) >= _MIN_FRAMED
     ends = {
         "begin": commonprefix(list(texts)),  # noqa: RUF071 - of any texts
         "end": commonprefix([text[::-1] for text in texts])[::-1],  # noqa: RUF071
@@ -395,7 +391,7 @@ def _advise_on_frame(texts: Sequence[str]) -> list[str]:
     return [
         f"all texts {verb} with {part!r}: take it out of them unless the images show it"
         for verb, part in ends.items()
-        if part
+        if part and are_many
     ]
 
 
@@ -419,11 +415,6 @@ def advice_on_spreadsheet(texts: Sequence[str]) -> list[str]:
         ),
     }
     return [sentence for sentence, applies in signs.items() if applies]
-
-
-def sample(labels: Sequence[Label]) -> list[Label]:
-    """Return the labels in a random order, which is always the same."""
-    return random.Random(0).sample(list(labels), len(labels))
 
 
 def read_wrong(

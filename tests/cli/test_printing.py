@@ -3,7 +3,6 @@ import shlex
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from conftest import invoke, naming
 from PIL import Image
@@ -67,58 +66,17 @@ def test_the_result_of_a_sum_stands_beside_its_text(capsys, text, confidence, li
     assert capsys.readouterr().out == f"filename,text,confidence,result\n{row}\n"
 
 
-def test_eval_says_what_a_folder_has_in_common_unless_that_alone_is_read(tmp_path):
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-    for number in range(4):
-        for path in SAMPLES.glob("*.png"):
-            shutil.copy(path, tmp_path / "a" / f"{number}-{path.name}")
-    shutil.copy(path, tmp_path / "b")
-
-    def said(*options: object) -> list[str]:
-        errors = invoke("eval", "--model", "pretrained", "--device", "cpu", *options).stderr
-        return [line for line in errors.splitlines() if line.startswith("in common")]
-
-    (line,) = said(tmp_path / "a")
-    words = shlex.split(line.partition("to read only such: ")[2])
+def test_what_a_folder_has_in_common_is_said_as_options_unless_it_is_told(tmp_path):
+    for number, path in enumerate(list(SAMPLES.glob("*.png")) * 4):
+        shutil.copy(path, tmp_path / f"{number}-{path.name}")
+    eval_words = ("eval", "--model", "pretrained", "--device", "cpu", tmp_path)
+    words = shlex.split(invoke(*eval_words).stderr.partition("to read only such: ")[2])
     assert words[:2] == ["--length", "4"]
     assert set("0ZLAYTX5C9GUSQ") <= set(words[3])
     assert "--fold-case" not in words  # no letter was read in the other case
-    assert said(tmp_path / "a", *words) == []
-    assert "--length" in said(tmp_path / "a", *words[2:])[0]
-    assert "--charset" in said(tmp_path / "a", *words[:2])[0]
-    assert said(tmp_path / "b") == []  # one image tells nothing
-
-
-def test_eval_names_the_sizes_of_a_mixture(tmp_path):
-    for number, path in enumerate(list(SAMPLES.glob("*.png")) * 4):
-        with Image.open(path) as image:
-            image.resize((160 if number % 2 else 120, 60)).save(tmp_path / f"{number}.png")
-    said = invoke("eval", "--model", "pretrained", "--device", "cpu", tmp_path).stderr
-    assert "160x60 and 120x60" in said or "120x60 and 160x60" in said
-
-
-def test_where_the_model_in_the_package_is_not_sure_eval_says_how_to_train_one(tmp_path):
-    noise = np.random.default_rng(0).integers(0, 256, (4, 60, 160), dtype=np.uint8)
-    for number, pixels in enumerate(noise):
-        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
-    unsure = ("eval", "--model", "pretrained", "--device", "cpu", tmp_path)
-    said = invoke(*unsure).stderr
-    assert f"captcha-ocr label {tmp_path}" in said
-    assert "adapt" not in said
-    assert "--charset" in said
-    for number in range(4, 50):
-        shutil.copy(tmp_path / f"{number - 4}.png", tmp_path / f"{number}.png")
-    said = invoke(*unsure).stderr
-    assert f"captcha-ocr adapt {tmp_path}, captcha-ocr label {tmp_path}" in said
-    (tmp_path / "labels.csv").write_text("filename,text\n0.png,a\n1.png,b\n2.png,c\n3.png,d\n")
-    for labels in ((), ("--labels", tmp_path / "labels.csv")):  # they are there already
-        said = invoke(*unsure, *labels, "--length", "4").stderr
-        assert f"prepare {tmp_path}, captcha-ocr train" in said
-        assert "--out" not in said
-        assert "--charset" not in said
-    assert "not sure" not in invoke(*unsure, "--quiet").stderr
-    assert "not sure" not in invoke(*unsure[:-1], SAMPLES).stderr
+    for told, named in ((words, ""), (words[2:], "--length"), (words[:2], "--charset")):
+        said = invoke(*eval_words, *told).stderr
+        assert ("in common" in said, named in said) == (bool(named), True)
 
 
 def test_a_label_is_found_by_its_place_beside_the_labels_file_and_elsewhere_by_a_unique_name(
@@ -133,46 +91,35 @@ def test_a_label_is_found_by_its_place_beside_the_labels_file_and_elsewhere_by_a
 
 
 @pytest.mark.parametrize(
-    ("name", "folders"),
+    ("name", "file"),
     [
-        ("a.png", ["raw"]),
-        ("raw/a.png", ["raw"]),  # from the current folder
-        ("sub/é.png", ["other", "raw"]),  # decomposed in the folder
-        ("a", ["raw"]),
+        ("a.png", "a.png"),
+        ("raw/a.png", "a.png"),  # from the current folder
+        ("sub/é.png", "sub/e\u0301.png"),  # decomposed in the folder
+        ("a", "a.png"),
+        ("/old/raw/a.png", "a.png"),
+        ("file:///x/a.png", "a.png"),
+        ("{}", "a.png"),
+        ("C:\\raw\\a.png", "a.png"),
     ],
 )
-def test_names_are_relative_to_the_first_folder_that_has_the_images(name, folders):
+@pytest.mark.parametrize("place", ["tables", "raw"])
+def test_names_mean_images_of_the_first_folder_that_has_them(name, file, place):
     for folder in ("raw/sub", "other", "tables"):
         Path(folder).mkdir(parents=True)
-    for file in ("raw/a.png", "raw/sub/e\u0301.png"):
-        Image.new("L", (4, 4)).save(file)
-    Path("tables/x.csv").write_text(f"filename,text\n{name},AB\n")
-    folder, rows, problems = labels_to_score(
-        Path("tables/x.csv"), [Path("tables"), *map(Path, folders)]
-    )
-    assert (folder, problems) == (Path("raw"), {})
-    assert (folder / rows[0].file).exists()
-    assert rows == [Label(rows[0].file, "AB")]
-
-
-@pytest.mark.parametrize("name", ["/old/raw/a.png", "file:///x/a.png", "{}", "C:\\raw\\a.png"])
-@pytest.mark.parametrize("place", ["tables", "raw"])
-def test_a_table_of_another_folder_or_with_whole_paths_names_the_images(tmp_path, name, place):
-    for folder in (tmp_path / "raw", tmp_path / "tables"):
-        folder.mkdir()
-    Image.new("L", (4, 4)).save(tmp_path / "raw" / "a.png")
-    table = tmp_path / place / "x.csv"
-    table.write_text(f"filename,text\n{name.format(tmp_path / 'raw' / 'a.png')},AB\n")
-    found = labels_to_score(table, [table.parent, tmp_path / "raw"])
-    assert found == (tmp_path / "raw", [Label("a.png", "AB")], {})
+    for image in ("raw/a.png", "raw/sub/e\u0301.png"):
+        Image.new("L", (4, 4)).save(image)
+    table = Path(place, "x.csv")
+    table.write_text(f"filename,text\n{name.format(Path('raw/a.png').resolve())},AB\n")
+    found = labels_to_score(table, [table.parent, Path("other"), Path("raw")])
+    assert found == (Path("raw"), [Label(file, "AB")], {})
 
 
 def test_a_labelled_folder_can_be_scored_by_its_names_or_its_table(tmp_path):
     for name in ("AB.png", "CD_1.png"):
         Image.new("L", (4, 4)).save(tmp_path / name)
-    folder, rows, problems = labels_to_score(tmp_path, [])
-    assert (folder, problems) == (tmp_path, {})
-    assert rows == [Label("AB.png", "AB"), Label("CD_1.png", "CD")]
+    labels = [Label("AB.png", "AB"), Label("CD_1.png", "CD")]
+    assert labels_to_score(tmp_path, []) == (tmp_path, labels, {})
     (tmp_path / "labels.csv").write_text("filename,text\nAB.png,EF\n")
     assert labels_to_score(tmp_path, [])[1] == [Label("AB.png", "EF")]
 
@@ -186,3 +133,12 @@ def test_a_table_without_any_of_the_images_asks_for_their_folder(tmp_path):
     (tmp_path / "x y.csv").write_text("filename,text\n,AB\n")
     with pytest.raises(UsageError, match=naming("x y.csv", "no file name")):
         labels_to_score(tmp_path / "x y.csv", [tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"), [((), True), (("--length", "4"), False), (("--quiet",), False)]
+)
+def test_an_unsure_eval_asks_what_to_expect_unless_that_is_said(options, told):
+    Image.new("L", (160, 60)).save("blank.png")
+    said = invoke("eval", "--model", "pretrained", "--device", "cpu", "blank.png", *options).stderr
+    assert ("--charset, --length" in said) is told

@@ -1,5 +1,6 @@
 """The commands for images: generate, prepare, inspect."""
 
+import random
 import shlex
 import sys
 from contextlib import suppress
@@ -154,16 +155,11 @@ def _preparation_after(images: Path, *words: str) -> str:
     """Return the command that prepares the images in a folder, and leaves shards that are there as
     they are.
     """
-    from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
+    from captcha_ocr.data.shards import MANIFEST_FILE
 
     more = given_words("workers")
     if (SHARDS / MANIFEST_FILE).exists():
-        try:
-            read_manifest(SHARDS)
-        except CaptchaOcrError:
-            more.append("--force")  # damaged shards may be replaced
-        else:
-            more += ["--out", str(find_unused(SHARDS))]
+        more += ["--out", str(find_unused(SHARDS))]
     return command_line("prepare", *place(images, IMAGES), *words, *more)
 
 
@@ -226,15 +222,6 @@ def prepare(images: Path, given: Given) -> None:
 
 def tell_preparation(prepared: "Prepared") -> None:
     """Print what prepare says of the images beside its result, to stderr."""
-    for name, words in _rows_of_preparation(prepared):
-        if words:
-            click.echo(f"{name:14}{with_flags(in_one_line(words))}", err=True)
-
-
-def _rows_of_preparation(prepared: "Prepared") -> list[tuple[str, str]]:
-    """Return what prepare says of the images beside its result, as name and text; a text may be
-    empty.
-    """
     from captcha_ocr.diagnostics.inspection import advice_on_number, advice_on_tables
 
     rows = [*prepared.found.rows(), ("odd images", count_kinds(prepared.oddities))]
@@ -250,7 +237,9 @@ def _rows_of_preparation(prepared: "Prepared") -> list[tuple[str, str]]:
         rows.append(("preset", f"finetune: {reason}"))
     if manifest.copies:
         rows.append(("left out", f"{manifest.copies:,} copies of other images, pixel for pixel"))
-    return rows
+    for name, words in rows:
+        if words:
+            click.echo(f"{name:14}{with_flags(in_one_line(words))}", err=True)
 
 
 def _report_shards(images: Path, options: _PrepareCommand, prepared: "Prepared") -> None:
@@ -322,7 +311,7 @@ def inspect_images(folder: Path, given: Given) -> None:
     facts["sources"] = {with_flags(name): count for name, count in facts["sources"].items()}
     facts["advice"] = advice = [with_flags(sentence) for sentence in facts["advice"]]
     with writing_to(out):
-        shown = inspection.sample(found.labels)
+        shown = random.Random(0).sample(found.labels, len(found.labels))
         tiles = [Tile(folder / label.file, label.file, label.text) for label in shown]
         draw_sheet(tiles, out / inspection.SHEET_FILE, config.max_bytes)
         if options.model_folder is not None and recognizer is not None and found.texts:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from itertools import chain, tee
 from pathlib import Path
@@ -26,12 +26,11 @@ from captcha_ocr.cli.printing import (
     warn_of_unreadable,
     what_to_do,
 )
-from captcha_ocr.cli.wording import escape, note, read_command, report
+from captcha_ocr.cli.wording import escape, find_learnt_folders, note, read_command, report
 from captcha_ocr.errors import (
     Advice,
     CaptchaOcrError,
     Command,
-    ImageError,
     UsageError,
     check,
     in_one_line,
@@ -52,7 +51,6 @@ from captcha_ocr.options.shared import (
     ReportOptions,
 )
 from captcha_ocr.system.console import ProgressBar, count_kinds, in_groups
-from captcha_ocr.system.documents import read_json
 from captcha_ocr.system.files import detect_encoding
 from captcha_ocr.system.signals import deferred
 
@@ -161,8 +159,7 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
         if options.second is None and not output.quiet:
             printer.print_traits(recognizer, reading)
         if folder == PRETRAINED and printer.is_unsure:
-            is_table = labels is not None and labels.is_file()
-            note(what_to_do(paths, labels if is_table else None, reading))
+            note(what_to_do(paths, labels, reading))
     if printer.failed:
         sys.exit(1)
 
@@ -308,25 +305,21 @@ def _score_files(
         folders += [source] if source.is_dir() else [source.parent]
     folder, rows, problems = labels_to_score(labels_file, folders)
     sources = sources or [str(folder / row.file) for row in rows]
+    labels = dict(zip(sources, map(labelled_paths(folder, rows), sources), strict=True))
+    unlabelled = [path for path in sources if labels[path] is None]
+    problems |= dict.fromkeys(unlabelled, f"{labels_file.name} has no label for it")
+    named = [path for path in sources if labels[path] is not None]
     truths, texts, judged = [], [], []
-    label_of = labelled_paths(folder, rows)
-    for path, result in _read_paths(recognizer, sources, hidden):
-        label = label_of(path)
-        if label is None:
-            problems[path] = f"{labels_file.name} has no label for it"
-        elif isinstance(result, ImageError):
-            printer.print_error(path, result)
-        else:
-            accepted = printer.accepts(path, result)
-            if printer.as_json:
-                printer.print_reading(path, result, accepted)
-            if accepted:
-                truth, text = recognizer.config.charset.normalize(label), result.text
-                if recognizer.decoder.fold_case:
-                    truth, text = truth.casefold(), text.casefold()
-                truths.append(truth)
-                texts.append(text)
-                judged.append((result.confidence, text == truth))
+    for path, reading in printer.accept_all(_read_paths(recognizer, named, hidden)):
+        if printer.as_json:
+            printer.print_reading(path, reading)
+        if reading.text:
+            truth, text = recognizer.config.charset.normalize(str(labels[path])), reading.text
+            if recognizer.decoder.fold_case:
+                truth, text = truth.casefold(), text.casefold()
+            truths.append(truth)
+            texts.append(text)
+            judged.append((reading.confidence, text == truth))
     for line in in_groups(problems):
         click.echo(f"not scored {in_one_line(line)}", err=True)
     if not truths:
@@ -341,22 +334,11 @@ def _score_files(
     if any(row.confidence is not None for row in rows):
         summary["against"] = "readings"
         note("against    a model's readings: this is agreement, not accuracy")
-    elif folder.resolve() in _list_learnt_folders(model):
+    elif folder.resolve() in map(Path.resolve, find_learnt_folders(model.parent)):
         summary["against"] = "images it learnt from"
         note(f"against    images of {folder}, from which the model learnt: new ones are read worse")
     click.echo(json.dumps({"summary": summary}) if printer.as_json else f"{scores}\n{reliability}")
     printer.failed += len(problems)
-
-
-def _list_learnt_folders(model: Path) -> set[Path]:
-    """Return the folders of images of the run of a model, if its shards are where they were."""
-    folders: set[Path] = set()
-    with suppress(CaptchaOcrError, ImportError, KeyError, TypeError):
-        from captcha_ocr.data.shards import read_manifest
-
-        for shards in read_json(model.parent / "run.json")["given"]["data"]:
-            folders.add(Path(read_manifest(Path(shards)).source).resolve())
-    return folders
 
 
 @main.command()

@@ -122,7 +122,7 @@ def train(folder: Path | None, given: Given) -> None:
     if options.cross_validate:
         scores = cross_validation.cross_validate(data[0], out, config, how)
         facts = {"out": str(out), "test": scores.summary()}
-        report(facts, str(scores), read_command(out / "fold-1", _source_of(shards[0])))
+        report(facts, str(scores), read_command(out / "fold-1"))
         return
     finished = training.train(drawing or data, out, config, how)
     if rank_and_world_size()[0] > 0:
@@ -137,9 +137,8 @@ def train(folder: Path | None, given: Given) -> None:
             f"test {what} {test['exact_match']:.2%} of {test['images']:,} (95 % interval "
             f"{low:.2%} to {high:.2%}), per character {test['character_accuracy']:.2%}"
         )
-    source = _source_of(data[0]) if drawing is None else None
     facts = {"out": str(out), **asdict(finished)}
-    report(facts, f"{out / BEST}: {score}", read_command(out, source))
+    report(facts, f"{out / BEST}: {score}", read_command(out))
 
 
 def _find_shards(images: Path, out: Path, given: Given) -> Path:
@@ -166,13 +165,6 @@ def _draw_options(given: Given) -> DrawOptions | None:
     for name in _NOT_WITH_DRAW:
         check(not given_words(name), f"--draw and `{name}` exclude each other")
     return DrawOptions(**values)
-
-
-def _source_of(shards: Path) -> Path:
-    """Return the folder of the images that became shards, as prepare was given it."""
-    from captcha_ocr.data.shards import read_manifest
-
-    return Path(read_manifest(shards).source)
 
 
 def choose_config(
@@ -228,7 +220,7 @@ def curve(data: Path, given: Given) -> None:
     outlook = curves.outlook(points)
     facts = {"out": str(out), "points": [asdict(point) for point in points], "outlook": outlook}
     lines = [curves.POINTS.header, *map(str, points), *outlook, f"{out / curves.PICTURE_FILE}"]
-    following = read_command(out / f"images-{points[-1].images}", _source_of(data))
+    following = read_command(out / f"images-{points[-1].images}")
     report(facts, "\n".join(lines), following)
 
 
