@@ -18,7 +18,7 @@ import click
 
 from captcha_ocr.cli.options import DeclaredCommand
 from captcha_ocr.cli.wording import ARGUMENTS, word_error
-from captcha_ocr.errors import CaptchaOcrError, UsageError, in_one_line
+from captcha_ocr.errors import CaptchaOcrError, UsageError, check, in_one_line
 from captcha_ocr.system.processors import rank_and_world_size
 from captcha_ocr.version import __version__
 
@@ -67,15 +67,25 @@ class _CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        looks_like_path = os.path.exists(args[0]) or bool(set("./*").intersection(args[0]))
-        is_path = self.get_command(ctx, args[0]) is None and looks_like_path
-        found = super().resolve_command(ctx, ["eval", *args] if is_path else args)
+        if self.get_command(ctx, args[0]) is None:
+            if os.path.exists(args[0]) or set("./*").intersection(args[0]):
+                args = ["eval", *args]
+            elif not ctx.resilient_parsing:
+                self._suggest_command(ctx, args[0])
+        found = super().resolve_command(ctx, args)
         ctx.meta[ARGUMENTS] = list(found[2])  # click empties it
         if found[0] not in _UNDER_TORCHRUN and rank_and_world_size()[1] > 1:
             raise UsageError(
                 f"{found[0]} does not share its work over the processes of torchrun; start it once"
             )
         return found
+
+    def _suggest_command(self, ctx: click.Context, name: str) -> None:
+        """UsageError that names the command which was probably meant, if one is similar."""
+        from difflib import get_close_matches
+
+        similar = get_close_matches(name, self.list_commands(ctx), n=1)
+        check(not similar, f"there is no command {name!r}; did you mean {' '.join(similar)}?")
 
     def main(self, *args: Any, **settings: Any) -> Any:
         try:

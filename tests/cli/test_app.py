@@ -54,6 +54,16 @@ def test_a_path_alone_is_read(path, some):
     assert (invoke("gone").exit_code, invoke("*.png").exit_code) == (2, 0)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("evl", "eval"), ("serv", "serve"), ("lable", "label"), ("Train", "train"), ("gone", None)],
+)
+def test_a_mistyped_command_gets_the_one_that_is_similar(name, meant):
+    result = invoke(name, "images")
+    assert (result.exit_code, f"{name!r}" in result.stderr) == (2, True)
+    assert (f"did you mean {meant}?" in result.stderr) == (meant is not None)
+
+
 @pytest.mark.parametrize(("target", "number"), [("demo", 5), ("all", 8), ("accuracy", 5)])
 def test_the_commands_in_the_makefile_exist_with_their_options(target, number):
     root = Path(__file__).parents[2]
