@@ -1,45 +1,30 @@
-"""What a service prints: lines that are written in a thread, so that no reader holds it up."""
+"""What a service prints: a line that nobody takes is dropped, so that no reader holds it up."""
 
-import threading
-from collections import deque
+import os
+import select
 from contextlib import suppress
 from io import FileIO
-from typing import Self, TextIO
+from typing import TextIO
 
-_MAX_WAITING = 10_000  # lines that wait to be written; the oldest of more are dropped
-_PAUSE_S = 0.1  # between two looks: a thread that wakes for each line costs a tenth of the readings
-_LAST_S = 1  # how long the last lines may take to be written
+_PART = 512  # bytes; POSIX lets every pipe that select calls ready take so many at once
 
 
 class LineLog:
-    """A stream whose lines a thread writes to an open file, for as long as somebody takes them."""
+    """An open stream to which one thread writes lines that it can do without."""
 
     def __init__(self, stream: TextIO | None) -> None:
-        self.lines: deque[str] = deque(maxlen=_MAX_WAITING)
-        # Without the stream's buffer: Python would wait for a thread that holds it when the process
-        # ends. A process may have no such stream.
+        # Without the stream's buffer, whose rest would be written when Python ends. A process may
+        # have no such stream.
         self.file = None if stream is None else FileIO(stream.fileno(), "w", closefd=False)
-        self.is_closed = threading.Event()
-        self.thread = threading.Thread(target=self._work, daemon=True)
-        self.thread.start()
 
     def write(self, line: str) -> None:
-        """Take a line; this never waits."""
-        self.lines.append(line)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Write what waits."""
-        self.is_closed.set()
-        self.thread.join(_LAST_S)
-
-    def _work(self) -> None:
-        is_last = self.file is None
+        """Write a line; this never waits for a reader."""
+        data = line.encode()
         with suppress(OSError):  # nobody reads it any more, or the disk is full
-            while not is_last:
-                is_last = self.is_closed.wait(_PAUSE_S)
-                lines = [self.lines.popleft() for _ in range(len(self.lines))]
-                if self.file is not None:
-                    self.file.write("".join(lines).encode())
+            for start in range(0, len(data), _PART):
+                if self.file is not None and self._is_ready():
+                    self.file.write(data[start : start + _PART])
+
+    def _is_ready(self) -> bool:
+        # On Windows select knows no files
+        return os.name == "nt" or bool(select.select([], [self.file], [], 0)[1])

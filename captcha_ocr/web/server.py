@@ -1,6 +1,5 @@
 """Run an ASGI application with uvicorn; clients that are slow or silent are disconnected."""
 
-import asyncio
 import contextlib
 import logging
 import re
@@ -9,7 +8,6 @@ import socket
 import sys
 from typing import Any
 
-import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -34,19 +32,18 @@ _QUEUE = 1024  # connections that wait to be accepted
 # Connections accepted at once. Some such lots are open beside MAX_CONNECTIONS, and a process may
 # usually open 1,024 files.
 _AT_ONCE = 64
-_WANTED_FILES = 4096
 
 
 class _TimedProtocol(H11Protocol):
-    """HTTP/1.1 with a deadline whenever we wait for the client, and a bound on what clients hold.
+    """HTTP/1.1 with a limit of time whenever we wait for the client, and a bound on what all
+    clients hold.
 
     We wait for a client unless its request is here as a whole and its answer is not complete, or
     stays unread. It holds its connection and the bytes of the request that is not answered yet.
     """
 
-    deadline: asyncio.TimerHandle | None = None
+    waits_since = 0.0  # by the clock of the event loop
     received = crumbs = 0  # bytes and small chunks of the request that is not answered yet
-    is_unread, inbox = False, b""
 
     @property
     def is_in_work(self) -> bool:
@@ -54,84 +51,60 @@ class _TimedProtocol(H11Protocol):
         cycle = self.cycle
         return cycle is not None and not (cycle.more_body or cycle.response_complete)
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    @property
+    def is_awaited(self) -> bool:
+        """Whether we wait for the client."""
+        return not self.is_in_work or self.flow.write_paused
+
+    def connection_made(self, transport: Any) -> None:
+        transport.max_size = _PART  # of what asyncio receives at once
         super().connection_made(transport)
+        self.waits_since = self.loop.time()
         self._watch()
         self._make_room()
 
     def data_received(self, data: bytes) -> None:
-        is_first = not self.inbox
         self.received += len(data)
-        self.inbox += data
-        if is_first:
-            self._parse()
-        self._make_room()
-
-    def _parse(self) -> None:
-        """Parse a part of what was received, and the rest after others had their turn."""
-        part, self.inbox = self.inbox[:_PART], self.inbox[_PART:]
-        if not part or self.transport.is_closing():
-            self.inbox = b""
-            return
-        self.crumbs += len(_CRUMB.findall(part))
+        self.crumbs += len(_CRUMB.findall(data))
         if self.crumbs > _MAX_CRUMBS:
             self.transport.abort()
             return
-        super().data_received(part)
-        self._watch()
-        if self.inbox:
-            self.loop.call_soon(self._parse)
+        super().data_received(data)
+        if not self.is_awaited:
+            self.waits_since = self.loop.time()
+        self._make_room()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Keep the connection of a client that only ended what it sends until it has its answer."""
-        return bool(self.inbox) or self.is_in_work
+        return self.is_in_work
 
     def send_400_response(self, msg: str) -> None:
-        if self.cycle is not None:
-            self.cycle.disconnected = True  # nobody gets another answer
-        try:
+        if self.cycle is None:
             super().send_400_response(msg)
-        except h11.LocalProtocolError:  # nonsense behind a request that is answered already
+        else:  # it may be answered already
             self.transport.abort()
 
     def on_response_complete(self) -> None:
         self.received = self.crumbs = 0
-        self._set_deadline(None)
+        self.waits_since = self.loop.time()
         super().on_response_complete()  # which may begin with the next request
-        self._watch()
 
-    def pause_writing(self) -> None:
-        self.is_unread = True
-        super().pause_writing()
-        self._watch()
-
-    def resume_writing(self) -> None:
-        self.is_unread = False
-        super().resume_writing()
-        self._watch()
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.watching.cancel()
+        super().connection_lost(exc)
 
     def shutdown(self) -> None:
         super().shutdown()
-        if self.deadline is not None:
-            self._set_deadline(_LAST_S)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._set_deadline(None)
-        super().connection_lost(exc)
+        self.waits_since -= REQUEST_S - _LAST_S
 
     def _watch(self) -> None:
-        """Give the client its time if we begin to wait for it."""
-        if self.is_in_work and not self.is_unread:
-            self._set_deadline(None)
-        elif self.deadline is None:
-            self._set_deadline(REQUEST_S)
-
-    def _set_deadline(self, seconds: float | None) -> None:
-        if self.deadline is not None:
-            self.deadline.cancel()
-        self.deadline = None
-        if seconds is not None:
-            self.deadline = self.loop.call_later(seconds, self.transport.abort)
+        """Close the connection if the client lets us wait too long; look again and again."""
+        now = self.loop.time()
+        if not self.is_awaited:
+            self.waits_since = now
+        if now - self.waits_since > REQUEST_S:
+            self.transport.abort()
+        self.watching = self.loop.call_later(REQUEST_S / 15, self._watch)
 
     def _make_room(self) -> None:
         """Close the connection that lets us wait longest if there are too many; if bodies are too
@@ -143,16 +116,13 @@ class _TimedProtocol(H11Protocol):
             if not is_full and sum(client.received for client in clients) <= MAX_HELD:
                 return
             least = 0 if is_full else _SMALL
-            waiting = [each for each in clients if each.deadline and each.received >= least]
+            waiting = [each for each in clients if each.is_awaited and each.received >= least]
             if not waiting:
                 return
-            longest = min(waiting, key=lambda each: each.deadline.when())
+            longest = min(waiting, key=lambda each: each.waits_since)
             clients.discard(longest)  # it is lost a little later
-            if longest is self and not is_full:
-                self.transport.write(_TRY_AGAIN)
-                self.transport.close()
-            else:
-                longest.transport.abort()
+            longest.transport.write(_TRY_AGAIN)
+            longest.transport.abort()
 
 
 class _Server(uvicorn.Server):
@@ -181,10 +151,9 @@ def listen(host: str, port: int, token: str | None) -> tuple[socket.socket, Addr
     except OSError as error:
         listener.close()
         raise UsageError(f"`host` {host} `port` {port}: {error.strerror}") from None
-    port = listener.getsockname()[1]
-    if token == "new":
-        return listener, Address(host, port, secrets.token_urlsafe(24), shows_token=True)
-    return listener, Address(host, port, token)
+    is_new = token == "new"
+    token = secrets.token_urlsafe(24) if is_new else token
+    return listener, Address(host, listener.getsockname()[1], token, shows_token=is_new)
 
 
 def make_server(app: ASGIApp) -> uvicorn.Server:
@@ -212,19 +181,9 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
 def run(app: ASGIApp, listener: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM; the requests in work are finished first."""
     sys.setswitchinterval(0.001)  # threads that read give Python's lock to this one sooner
-    _raise_limit_of_files()
     server = make_server(app)
+    errors: Any = LineLog(sys.stderr)
+    logging.getLogger("uvicorn.error").addHandler(logging.StreamHandler(errors))
     # uvicorn raises the signal again at its end
-    with LineLog(sys.stderr) as lines, contextlib.suppress(KeyboardInterrupt, SystemExit):
-        logging.getLogger("uvicorn.error").addHandler(logging.StreamHandler(lines))
+    with contextlib.suppress(KeyboardInterrupt, SystemExit):
         server.run([listener])
-
-
-def _raise_limit_of_files() -> None:
-    """Let this process open enough files for all connections, where it usually may open few."""
-    with contextlib.suppress(ImportError, ValueError, OSError):  # Windows has no such limit
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))

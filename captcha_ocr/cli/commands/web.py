@@ -63,9 +63,8 @@ def serve(given: Given) -> None:
     click.echo(f"page       {address.page}", err=True)
     reload = partial(_reload_when_told, hangup, service, load, how.quiet)
     threading.Thread(target=reload, daemon=True).start()
-    with LineLog(sys.stdout) as lines:
-        log = None if how.quiet else lines.write
-        run(service.guard(address, log, how.allow_origin, how.root_path), listener)
+    log = None if how.quiet else LineLog(sys.stdout).write
+    run(service.guard(address, log, how.allow_origin, how.root_path), listener)
 
 
 def _find_token(how: ServeOptions) -> str | None:
