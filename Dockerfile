@@ -4,7 +4,7 @@ WORKDIR /captcha-ocr
 COPY pyproject.toml README.md LICENSE THIRD_PARTY.md constraints.txt requirements-reader.txt ./
 COPY captcha_ocr captcha_ocr
 RUN pip install --no-cache-dir --constraint constraints.txt --requirement requirements-reader.txt \
-        starlette uvicorn python-multipart && \
+        starlette uvicorn && \
     pip install --no-cache-dir --no-deps .
 USER nobody
 EXPOSE 8000

@@ -1,28 +1,25 @@
 """What the body of a request for a reading may be: an image, its base64, JSON, or a form."""
 
-import logging
+import re
 import threading
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
-from python_multipart import create_form_parser
-from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import Field, File
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from captcha_ocr.data.sanitize import START, is_image
 from captcha_ocr.errors import UsageError, check
-from captcha_ocr.web.http import JSON_TYPE, parse_object, without_parameters
+from captcha_ocr.web.http import JSON_TYPE, content_type, parse_object
 
 MAX_BODY = 3_000_000  # bytes of a request for one image
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _MAX_FIELDS = 100
 _IMAGE_FIELDS = ("image", "file")
-# The client is told what is wrong with its form; without a handler, stderr would be, too
-logging.getLogger("python_multipart").addHandler(logging.NullHandler())
-_PARSING = threading.Semaphore(2)  # bodies at once: a large one takes a while, and memory
 _SHORTEST = 60  # characters of base64; no image file is shorter
+_BOUNDARY = re.compile(r'; *boundary="?([^";]+)', re.IGNORECASE)
+_NAME = re.compile(rb'\r\ncontent-disposition:[^\r\n]*?; *name="?([^";\r\n]*)', re.IGNORECASE)
+_PARSING = threading.Semaphore(2)  # bodies at once: a large one takes a while, and memory
 
 
 async def read_fields(request: Request) -> Mapping[str, object]:
@@ -34,28 +31,27 @@ async def read_fields(request: Request) -> Mapping[str, object]:
     body = await request.body()
     if is_image(body[:START]):
         return {"image": body}
-    return await run_in_threadpool(_parse_in_turn, body, request.headers.get("content-type", ""))
+    kind = request.headers.get("content-type", "")
+    return await run_in_threadpool(parse_fields, body, kind)
 
 
-def _parse_in_turn(body: bytes, content_type: str) -> Mapping[str, object]:
+def parse_fields(body: bytes, kind: str) -> Mapping[str, object]:
+    """Return the fields of a body of a content type that does not begin like an image; errors as
+    `read_fields`.
+    """
     with _PARSING:
-        return parse_fields(body, content_type)
-
-
-def parse_fields(body: bytes, content_type: str) -> Mapping[str, object]:
-    """Return the fields of a body that does not begin like an image; errors as `read_fields`."""
-    kind = without_parameters(content_type)
-    if kind.startswith("multipart/"):
-        return _parse_parts(body, content_type)
-    if kind == JSON_TYPE or body[:1] == b"{":
-        return parse_object(body)
-    if kind == _FORM_TYPE:
-        check(body.count(b"&") < _MAX_FIELDS, f"a form has at most {_MAX_FIELDS} fields")
-        check(8 * body.count(b"%") <= len(body), "the form escapes more than base64 needs")
-        fields = dict(parse_qsl(body.decode("latin-1")))
-        if any(name in fields for name in _IMAGE_FIELDS):
-            return fields
-    return {"image": body}
+        bare = content_type(kind)
+        if bare.startswith("multipart/"):
+            return _parse_parts(body, kind)
+        if bare == JSON_TYPE or body[:1] == b"{":
+            return parse_object(body)
+        if bare == _FORM_TYPE:
+            check(body.count(b"&") < _MAX_FIELDS, f"a form has at most {_MAX_FIELDS} fields")
+            check(8 * body.count(b"%") <= len(body), "the form escapes more than base64 needs")
+            fields = dict(parse_qsl(body.decode("latin-1")))
+            if any(name in fields for name in _IMAGE_FIELDS):
+                return fields
+        return {"image": body}
 
 
 def image_among(fields: Mapping[str, object]) -> bytes:
@@ -74,27 +70,21 @@ def as_bytes(image: object) -> bytes:
     return str(image).encode("ascii", "replace")
 
 
-def _parse_parts(body: bytes, content_type: str) -> dict[str, object]:
-    """Return the parts of a form in multipart, of which the last with a name counts."""
-    parts: list[tuple[str, object]] = []
-
-    def take(name: bytes | None, value: object) -> None:
-        check(len(parts) < _MAX_FIELDS, f"a form has at most {_MAX_FIELDS} fields")
-        parts.append(((name or b"").decode("latin-1"), value))
-
-    def take_field(field: Field) -> None:
-        take(field.field_name, (field.value or b"").decode("latin-1"))
-
-    def take_file(file: File) -> None:
-        file.file_object.seek(0)
-        take(file.field_name, file.file_object.read())
-
-    headers = {"Content-Type": content_type.encode("latin-1")}
-    config = {"MAX_MEMORY_FILE_SIZE": len(body) + 1}
-    try:
-        parser = create_form_parser(headers, take_field, take_file, config)
-        parser.write(body)
-        parser.finalize()
-    except (FormParserError, ValueError) as error:
-        raise UsageError(f"the form is malformed: {error}") from None
-    return dict(parts)
+def _parse_parts(body: bytes, kind: str) -> dict[str, object]:
+    """Return the parts of a form in multipart (RFC 7578), of which the last with a name counts."""
+    boundary = _BOUNDARY.search(kind)
+    if boundary is None:
+        raise UsageError("the form is malformed: its content type has no boundary")
+    line = f"\r\n--{boundary[1].strip()}".encode("latin-1")
+    _, *parts = (b"\r\n" + body).split(line, _MAX_FIELDS + 2)
+    check(len(parts) <= _MAX_FIELDS + 1, f"a form has at most {_MAX_FIELDS} fields")
+    is_whole = bool(parts) and parts[-1].startswith(b"--")
+    check(is_whole, "the form is malformed: its last line is missing")
+    fields: dict[str, object] = {}
+    for part in parts[:-1]:
+        head, _, content = part.partition(b"\r\n\r\n")
+        name, is_file = _NAME.search(head), b"filename" in head
+        if name is not None:
+            text = content.decode("utf-8", "replace")
+            fields[name[1].decode("latin-1")] = content if is_file else text
+    return fields

@@ -50,7 +50,8 @@ async def _answer(read: Reader, wording: _Wording | None, request: Request) -> R
     form.
     """
     if wording is None:
-        wording = _word_success if content_type(request) == JSON_TYPE else _word_code
+        kind = content_type(request.headers.get("content-type", ""))
+        wording = _word_success if kind == JSON_TYPE else _word_code
     try:
         fields = await read_fields(request)
         wants_all = str(fields.get("probability", "")).lower() in ("true", "1")

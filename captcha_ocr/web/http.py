@@ -19,11 +19,10 @@ from urllib.parse import quote
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from captcha_ocr.errors import UsageError, check
 from captcha_ocr.options.serving import LOOPBACK
@@ -121,13 +120,8 @@ async def _send_file(path: Path, _: Request) -> Response:
     return FileResponse(path)
 
 
-def content_type(request: Request) -> str:
-    """Return the content type of a request, without parameters; empty if it has none."""
-    return without_parameters(request.headers.get("content-type", ""))
-
-
-def without_parameters(header: str) -> str:
-    """Return the content type in a header."""
+def content_type(header: str) -> str:
+    """Return the content type in a header, without parameters; empty if there is none."""
     return header.partition(";")[0].strip().lower()
 
 
@@ -153,7 +147,8 @@ class Gate:
 
     statuses: for each type of error its own; the type that is nearest to an error decides. log:
     gets a JSON line for each request, never an image or a text. origins: of pages, beside its own,
-    whose scripts may ask. root_path: what a proxy may leave before each path.
+    whose scripts may ask. root_path: what a proxy may leave before each path. is_for_page: whether
+    only pages may POST, and no programs.
     """
 
     def __init__(
@@ -165,11 +160,12 @@ class Gate:
         metrics: Metrics | None = None,
         origins: Collection[str] = (),
         root_path: str = "",
+        is_for_page: bool = False,
     ) -> None:
         self.endpoints = {endpoint.path: endpoint for endpoint in endpoints}
         self.hosts, self.token = address.hosts, address.token
         self.log, self.metrics = log, metrics or Metrics()
-        self.origins, self.root_path = origins, root_path
+        self.origins, self.root_path, self.is_for_page = origins, root_path, is_for_page
         # Nobody gets the answer to a client that went away: the log and the figures count it.
         handlers: dict[Any, Any] = {
             kind: partial(_answer_error, status)
@@ -233,14 +229,15 @@ class Gate:
     def _is_foreign(self, headers: Headers) -> bool:
         """Tell whether a page sends the request that is neither ours nor of an origin admitted.
 
-        Programs send none of these headers, and a script cannot change them.
+        Programs send none of these headers, and a script cannot change them. Behind a proxy the
+        browser alone knows whether both have one origin.
         """
-        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-        if origin in self.origins:
+        site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
+        if origin is None and site == "none":
+            return self.is_for_page
+        if origin in self.origins or site == "same-origin":
             return False
-        if site is not None:
-            return site not in ("same-origin", "none")
-        return origin is not None and origin.partition("://")[2] != headers.get("host")
+        return site != "none" or str(origin).partition("://")[2] != headers.get("host")
 
     def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         # Clients must not fill the memory with names.
@@ -250,17 +247,6 @@ class Gate:
             return
         line = {"id": request_id, "method": scope["method"], "path": path, "status": status}
         self.log(json.dumps(line | {"ms": round(1000 * seconds, 1)}) + "\n")
-
-
-def admit_pages(gate: Gate, origins: Collection[str]) -> ASGIApp:
-    """Return an application whose answers the browser gives to pages of these origins."""
-    return CORSMiddleware(
-        gate,
-        allow_origins=origins,
-        allow_methods=["GET", "POST"],
-        allow_headers=["Authorization"],
-        allow_private_network=True,
-    )
 
 
 def _describe_error(

@@ -22,9 +22,10 @@ class LineLog:
         data = line.encode()
         with suppress(OSError):  # nobody reads it any more, or the disk is full
             for start in range(0, len(data), _PART):
-                if self.file is not None and self._is_ready():
+                if self.file is not None and _is_ready(self.file):
                     self.file.write(data[start : start + _PART])
 
-    def _is_ready(self) -> bool:
-        # On Windows select knows no files
-        return os.name == "nt" or bool(select.select([], [self.file], [], 0)[1])
+
+def _is_ready(file: FileIO) -> bool:
+    # On Windows select knows no files
+    return os.name == "nt" or bool(select.select([], [file], [], 0)[1])

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp
@@ -29,7 +30,7 @@ from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.version import __version__
 from captcha_ocr.web.bodies import MAX_BODY, as_bytes, image_among, read_fields
 from captcha_ocr.web.ddddocr import make_ddddocr_endpoints
-from captcha_ocr.web.http import Address, Endpoint, Gate, WriteLine, admit_pages, make_page
+from captcha_ocr.web.http import Address, Endpoint, Gate, WriteLine, make_page
 from captcha_ocr.web.prometheus import CONTENT_TYPE, Metrics
 
 MAX_BATCH_IMAGES = 64  # of a request
@@ -143,7 +144,16 @@ class ReadingService:
             *make_ddddocr_endpoints(self._read_text),
         ]
         gate = Gate(endpoints, _STATUSES, address, log, self.metrics, origins, root_path)
-        return admit_pages(gate, origins) if origins else gate
+        if not origins:
+            return gate
+        # The browser gives the answers to pages of these origins
+        return CORSMiddleware(
+            gate,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization"],
+            allow_private_network=True,
+        )
 
     async def _read(self, request: Request) -> Response:
         recognizer, describe = self._parse_query(request)

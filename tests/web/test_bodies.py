@@ -52,8 +52,12 @@ MULTIPART = "multipart/form-data; boundary=x1"
         (make_parts(("image", "", b""), ("file", "a.png", DATA)), MULTIPART),
         (make_parts(("charsets", "", b"0-9"), ("file", "", URI.encode())), MULTIPART),
         (make_parts(("image", "a.png", DATA)), "Multipart/Form-Data; boundary=x1"),
+        (make_parts(("image", "a.png", DATA)), 'multipart/form-data; charset=x; boundary="x1"'),
+        (make_parts(("image", "", ENCODED.encode())).replace(b'"', b""), MULTIPART),
+        (make_parts(("note", "image.png", b"x"), ("image", "é; name=x", DATA)), MULTIPART),
+        (b"Preamble\r\n" + make_parts(("image", "a.png", DATA)) + b"Epilogue", MULTIPART),
     ],
-    ids=range(20),
+    ids=range(24),
 )
 def test_an_image_is_found_in_each_kind_of_body(served, body, kind):
     answer = served().post("/v1/read", content=body, headers={"Content-Type": kind})
@@ -66,6 +70,8 @@ def test_an_image_is_found_in_each_kind_of_body(served, body, kind):
         (b"x", MULTIPART, "form"),
         (make_parts(("image", "a.png", DATA)), "multipart/form-data", "boundary"),
         (make_parts(("picture", "a.png", DATA)), MULTIPART, "image or file"),
+        (make_parts(("image", "a.png", DATA))[:-8], MULTIPART, "last line"),
+        (b"--x1\r\n\r\nx\r\n--x1--", MULTIPART, "image or file"),
         (make_parts(*[(f"f{n}", "", b"x") for n in range(200)]), MULTIPART, "form"),
         (b"&".join([b"a=b"] * 200), FORM, "form"),
         (b"image=" + b"%41" * 100_000, FORM, "escapes"),

@@ -158,7 +158,7 @@ def _tell_what_follows(session: "LabelSession") -> None:
 
 def _need_web(command: str) -> None:
     """Raise UsageError if the packages of the extra `web` are missing."""
-    needed = ("starlette", "uvicorn", "python_multipart")
+    needed = ("starlette", "uvicorn")
     missing = next((name for name in needed if find_spec(name) is None), None)
-    advice = "install it with: pip install starlette uvicorn python-multipart"
+    advice = "install it with: pip install starlette uvicorn"
     check(missing is None, f"{command} needs {missing}; {advice}")

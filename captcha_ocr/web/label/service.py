@@ -6,21 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from captcha_ocr.data.images import encode_png, flatten, open_image
 from captcha_ocr.errors import CaptchaOcrError, Command, ImageError, UsageError, check
-from captcha_ocr.web.http import (
-    JSON_TYPE,
-    Address,
-    Endpoint,
-    Gate,
-    content_type,
-    make_page,
-    parse_object,
-)
+from captcha_ocr.web.http import Address, Endpoint, Gate, make_page, parse_object
 from captcha_ocr.web.label.session import LabelSession
 from captcha_ocr.web.label.store import Conflict
 
@@ -60,13 +51,6 @@ class _LabelService:
         self, path: str, function: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> Endpoint:
         async def answer(request: Request) -> Response:
-            site = request.headers.get("sec-fetch-site", "same-origin")
-            # The gate knows the hosts of this server
-            own = f"http://{request.headers.get('host', '')}"
-            if request.headers.get("origin") != own or site != "same-origin":
-                raise HTTPException(403, "labels are accepted from this server's own page alone")
-            if content_type(request) != JSON_TYPE:
-                raise HTTPException(415, "send JSON")
             document = parse_object(await request.body())
             return JSONResponse(await run_in_threadpool(function, document))
 
@@ -114,4 +98,4 @@ def guard_labelling(
     the page shows it.
     """
     endpoints = _LabelService(session, word_command).make_endpoints()
-    return Gate(endpoints, _STATUSES, address)
+    return Gate(endpoints, _STATUSES, address, is_for_page=True)
