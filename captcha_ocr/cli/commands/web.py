@@ -116,7 +116,8 @@ def label(folder: Path, given: Given) -> None:
 
     model_folder = find_model_folder(given[ReadingOptions].model_folder or default_model())
     with writing_to(folder):
-        session = LabelSession(folder, model_folder, how)
+        words = {**given.values(ReadingOptions), **given.values(LabelOptions)}
+        session = LabelSession(folder, model_folder, how, words)
         listener, address = listen(how.host, how.port, "new")
         store = session.store
         where = f"{len(store.entries):,} in {escape(str(store.folder))}"
@@ -146,9 +147,14 @@ def _tell_what_follows(session: "LabelSession") -> None:
     progress = session.progress()
     note(f"labelled   {progress['labelled']:,} of {progress['images']:,} images")
     if "accuracy" in progress:
-        score = "reads {right:,} of {images:,} held-out images".format(**progress["accuracy"])
+        score = "reads {right:,} of {images:,} labels that it did not learn".format(
+            **progress["accuracy"]
+        )
         interval = "{:.0%} to {:.0%}".format(*progress["accuracy"]["interval"])
         note(f"model      {session.model} {score} (95 % interval {interval})")
+    elif progress["unscored"]:
+        more = counted(progress["unscored"], "more label")
+        note(f"model      {session.model}, whose score needs {more}")
     for command in progress["commands"]:
         needed = f"  (a model needs {counted(progress['needed'], 'more label')})"
         note(f"next       {word_command(command)}{needed if progress['needed'] else ''}")

@@ -9,7 +9,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile, tee
@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from captcha_ocr.data.label_sources.tables import read_table
 from captcha_ocr.data.labels import (
     ANSWERS_FILE,
     ANSWERS_JOURNAL,
@@ -42,10 +43,14 @@ from captcha_ocr.system.files import find_unused, write_atomic
 from captcha_ocr.training.run.folder import BEST
 from captcha_ocr.web.label.store import SEED, SHARE_HELD_OUT, Entry, LabelStore
 
+AT_RANDOM = 100  # labels are written in a random order; from then on the least sure images follow
+FEWEST_SCORED = 10  # images, for a score
 _WITHOUT_GUESS = 1 / 20  # of the images, to measure what guesses do to the person
 _CANDIDATES = 50  # the least sure images, among which those with rare characters come first
 FEWEST_LABELS = 20  # to train; then again at 40, 80, 160, …
 _MINUTES = 2  # of a training, and the round that it is in
+_MOST_ROUNDS = MOST_ROUNDS + 1  # the first learns the labels alone
+_TELLING_S = 30.0  # between two lines at the latest
 _FEWEST_OPEN = 30  # images, for a training to gain from them, and to read them
 _TELLING = 300  # images whose readings tell what all texts have in common
 
@@ -105,10 +110,8 @@ class Guesser:
 
 def next_milestone(labels: int) -> int:
     """Return the number of labels at which to train next."""
-    milestone = FEWEST_LABELS
-    while milestone <= labels:
-        milestone *= 2
-    return milestone
+    doublings = (labels // FEWEST_LABELS).bit_length()
+    return FEWEST_LABELS << doublings
 
 
 class BackgroundTraining:
@@ -116,7 +119,7 @@ class BackgroundTraining:
 
     It learns from the images without a label, too, but not from those of the test set. out: gets a
     folder for each training. on_model: called with the number of labels of a finished training, in
-    a thread. rounds: how many have begun.
+    a thread. rounds: how many have begun. told: when a line said so.
     """
 
     def __init__(
@@ -125,7 +128,7 @@ class BackgroundTraining:
         self.folder, self.out, self.on_model, self.quiet = folder, out, on_model, quiet
         self.children = ChildRuns(niceness=10)
         self.thread: threading.Thread | None = None
-        self.problem, self.rounds, self.started = "", 0, 0.0
+        self.problem, self.rounds, self.started, self.told = "", 0, 0.0, 0.0
 
     @property
     def is_running(self) -> bool:
@@ -137,7 +140,7 @@ class BackgroundTraining:
         if not self.is_running:
             return None
         seconds = round(time.monotonic() - self.started)
-        return {"round": self.rounds, "rounds": MOST_ROUNDS, "seconds": seconds}
+        return {"round": self.rounds, "rounds": _MOST_ROUNDS, "seconds": seconds}
 
     def start(self, table: bytes, labels: int) -> None:
         """Train on a table of labels in the background."""
@@ -150,14 +153,16 @@ class BackgroundTraining:
         out.mkdir(parents=True, exist_ok=True)
         write_atomic(out / LABELS_FILE, table)
         options = {"labels": out / LABELS_FILE, "out": out, "budget": _MINUTES, "force": True}
-        self.problem, self.rounds, self.started = "", 0, time.monotonic()
+        self.problem, self.rounds = "", 0
+        self.started = self.told = time.monotonic()
         say(f"training   from {labels:,} labels, some minutes in the background", self.quiet)
 
         def watch() -> None:
-            begun = sum(1 for _ in out.glob("round-*"))
-            if begun > self.rounds:
-                self.rounds, passed = begun, duration(time.monotonic() - self.started)
-                say(f"training   {passed}: round {begun} of at most {MOST_ROUNDS}", self.quiet)
+            begun, now = sum(1 for _ in out.glob("round-*")), time.monotonic()
+            if begun > self.rounds or now - self.told > _TELLING_S:
+                self.rounds, self.told = begun, now
+                passed = duration(now - self.started)
+                say(f"training   {passed}: round {begun} of at most {_MOST_ROUNDS}", self.quiet)
 
         try:
             self.children.run_command("adapt", [self.folder], options, watch)
@@ -178,11 +183,14 @@ class BackgroundTraining:
 class LabelSession:
     """The state behind the page of `label`; several threads may use it.
 
-    The caller holds the lock of the folder of images (`writing_to`). Errors are those of
-    `LabelStore` and `Recognizer`.
+    The caller holds the lock of the folder of images (`writing_to`). given: the options that the
+    person gave, by field, for the command that goes on. learnt: the images whose labels the model
+    in use has learnt. Errors are those of `LabelStore` and `Recognizer`.
     """
 
-    def __init__(self, folder: Path, model: Path, options: LabelOptions) -> None:
+    def __init__(
+        self, folder: Path, model: Path, options: LabelOptions, given: Mapping[str, object] = {}
+    ) -> None:
         out = options.run_for(folder)
         self.store = LabelStore(folder, out / ANSWERS_FILE if options.blind else None)
         out.mkdir(parents=True, exist_ok=True)
@@ -191,8 +199,10 @@ class LabelSession:
         paths = [folder / entry.file for entry in self.store.entries]
         self.guesser = Guesser(paths, Recognizer(model, options.device))
         self.options, self.adaptation = options, adapt_command(folder)
+        self.again = Command("label", (folder,), given)
         self.training = BackgroundTraining(folder, out, self._finish_training, options.quiet)
         self.has_default = False  # whether eval reads with a model of this session
+        self.learnt: set[str] = set()
         self.shown_at: dict[int, float] = {}
         models = [] if options.blind else out.glob(f"labels-*/{BEST}")
         trained = sorted(int(model.parent.name.removeprefix("labels-")) for model in models)
@@ -219,31 +229,39 @@ class LabelSession:
         """Return the numbers of the images without a label that were not skipped."""
         return [entry.number for entry in self.store.entries if entry.text is None]
 
-    @property
-    def held_out(self) -> list[Entry]:
-        """The labelled images of which no model has learnt the text."""
-        return [entry for entry in self.store.entries if entry.text and entry.split != "train"]
+    def list_tests(self, learnt: Collection[str]) -> list[Entry]:
+        """Return the labelled images that show how well a model reads: drawn at random, and none
+        whose label it has learnt.
+        """
+        drawn = {*self.store.drawn[:AT_RANDOM]}
+        return [
+            entry
+            for entry in self.store.entries
+            if entry.text and entry.file not in learnt
+            if entry.split != "train" or entry.number in drawn
+        ]
 
     def next_number(self) -> int | None:
         """Return the image to label next.
 
-        One in five is held out, in a random order. The others are the least sure ones. Of these,
-        those come first whose characters are rare among the labels: unlike images.
+        The first hundred come in a random order. Then one in five is held out, still at random. The
+        others are the least sure ones. Of these, those come first whose characters are rare among
+        the labels: unlike images. An image that cannot be read comes last.
         """
         drawn = map(self.store.entry, self.store.drawn)
         missing = [entry for entry in drawn if entry.text is None]
+        missing.sort(key=lambda entry: entry.number in self.guesser.problems)
+        if missing and (self.store.is_blind or self.labelled < AT_RANDOM):
+            return missing[0].number
         held_out = [entry.number for entry in missing if entry.split != "train"]
         others = [entry.number for entry in missing if entry.split == "train"]
-        if self.store.is_blind:
-            return missing[0].number if missing else None
-        is_due = SHARE_HELD_OUT * len(self.held_out) <= self.labelled
-        if held_out and (is_due or not others):
+        tests = sum(bool(entry.text) and entry.split != "train" for entry in self.store.entries)
+        if held_out and (SHARE_HELD_OUT * tests <= self.labelled or not others):
             return held_out[0]
         guesses = self.guesser.guesses
         guessed = [number for number in others if number in guesses]
         if not guessed:
             return next(iter(others), None)
-        # An image that cannot be read comes last.
         guessed.sort(
             key=lambda number: (number in self.guesser.problems, guesses[number].confidence)
         )
@@ -319,17 +337,21 @@ class LabelSession:
             self.has_default = True
 
     def _take_over(self, labels: int) -> bool:
-        """Guess with the model of a training, if it reads no fewer of the held-out images."""
-        run, tested = self.training.out / f"labels-{labels}", self.held_out
+        """Guess with the model of a training, if it reads no fewer of its tests."""
+        run = self.training.out / f"labels-{labels}"
         if not (run / BEST).exists():  # it was ended before it had a model
             return False
-        trained = Recognizer(run)
-        right = self._count_right(trained, tested)
-        score = f"{run} reads {right:,} of {counted(len(tested), 'held-out image')}"
-        say(f"trained    {score}", self.options.quiet)
-        if right < self._count_right(self.guesser.recognizer, tested):
+        learnt = {row.filename for row in read_table(run / LABELS_FILE) if row.split == "train"}
+        tests, trained = self.list_tests(learnt), Recognizer(run)
+        right = self._count_right(trained, tests)
+        say(
+            f"trained    {run} reads {right:,} of {counted(len(tests), 'label')} that it "
+            "did not learn",
+            self.options.quiet,
+        )
+        if right < self._count_right(self.guesser.recognizer, tests):
             return False
-        self.model = str(run)
+        self.model, self.learnt = str(run), learnt
         self.guesser.start(self._numbers_to_read(), trained)
         return True
 
@@ -338,26 +360,29 @@ class LabelSession:
         return sum(result.is_exact for result in judge(recognizer, self.store.folder, labels))
 
     def _numbers_to_read(self) -> list[int]:
-        return [*(entry.number for entry in self.held_out), *self.open_numbers()]
+        tests = self.list_tests(self.learnt)
+        return [*(entry.number for entry in tests), *self.open_numbers()]
 
     def list_commands(self) -> list[Command]:
         """Return the commands that lead on from here."""
-        folder, out = self.store.folder, self.options.out
         if self.store.is_blind:
             return []
         readable = set(self.open_numbers()).difference(self.guesser.problems)
         if self.labelled < FEWEST_LABELS and readable:
-            return [Command("label", (folder,), {"out": out})]
+            return [self.again]
         if len(readable) >= _FEWEST_OPEN:
             return [self.adaptation]
         place = find_unused(RUN)
-        return [Command("train", (folder,), {"out": place} if place != RUN else {})]
+        return [Command("train", (self.store.folder,), {"out": place} if place != RUN else {})]
 
     def progress(self) -> dict[str, Any]:
         """Return how far the person is, how well the model reads by now, and what comes next.
 
         All of it is JSON but for the commands that train on the labels.
         """
+        guesses = self.guesser.guesses
+        tests = [entry for entry in self.list_tests(self.learnt) if entry.number in guesses]
+        may_follow = bool(self.open_numbers()) and not self.store.is_blind
         result: dict[str, Any] = {
             "images": len(self.store.entries),
             "labelled": self.labelled,
@@ -365,18 +390,17 @@ class LabelSession:
             "model": self.model,
             "training": self.training.progress(),
             "next_training": self.milestone if len(self.store.entries) >= FEWEST_IMAGES else 0,
-            "needed": max(0, FEWEST_LABELS - self.labelled) if self.open_numbers() else 0,
+            "needed": max(0, FEWEST_LABELS - self.labelled) if may_follow else 0,
+            "unscored": max(0, FEWEST_SCORED - len(tests)) if may_follow else 0,
             "problem": self.training.problem,
             "commands": self.list_commands(),
         }
-        guesses = self.guesser.guesses
-        tested = [entry for entry in self.held_out if entry.number in guesses]
-        right = sum(guesses[entry.number].text == entry.text for entry in tested)
-        if tested:
+        right = sum(guesses[entry.number].text == entry.text for entry in tests)
+        if len(tests) >= FEWEST_SCORED:
             result["accuracy"] = {
                 "right": right,
-                "images": len(tested),
-                "interval": wilson_interval(right, len(tested)),
+                "images": len(tests),
+                "interval": wilson_interval(right, len(tests)),
             }
         return result
 

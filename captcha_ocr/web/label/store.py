@@ -24,8 +24,8 @@ from captcha_ocr.options.preparation import Split
 from captcha_ocr.system.files import read_text, write_atomic
 
 SEED = 0
-_MOST_HELD_OUT = 100  # images drawn at random, from which no model learns: half test, half validate
-SHARE_HELD_OUT = 5  # one image of so many
+SHARE_HELD_OUT = 5  # one image of so many is drawn at random, and no model learns from it,
+_MOST_HELD_OUT = 100  # up to so many: half test, half validate
 _SETTLING_S = 1.0  # a table that changed later than that may be half written
 _COLUMNS = ("filename", "text", "split")
 
@@ -68,9 +68,9 @@ class LabelStore:
         self.left_out = sorted({*names}.difference(files))
         table = answers or folder / LABELS_FILE
         self.folder, self.table = folder, table.resolve() if table.is_symlink() else table
-        count = min(_MOST_HELD_OUT, round(len(files) / SHARE_HELD_OUT))
         self.drawn = random.Random(SEED).sample(range(len(files)), len(files))
-        splits: dict[int, Split] = dict(zip(self.drawn[:count], cycle(("test", "val"))))
+        held_out = self.drawn[::SHARE_HELD_OUT][:_MOST_HELD_OUT]
+        splits: dict[int, Split] = dict(zip(held_out, cycle(("test", "val"))))
         self.entries = [
             Entry(number, file, splits.get(number, "train")) for number, file in enumerate(files)
         ]

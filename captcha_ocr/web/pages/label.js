@@ -68,12 +68,13 @@ function showProgress(progress) {
   $("bar").value = (progress.labelled + progress.skipped) / progress.images;
   const accuracy = progress.accuracy;
   $("accuracy").textContent = accuracy
-    ? `The model reads ${accuracy.right} of ${accuracy.images} held-out images ` +
+    ? `The model reads ${accuracy.right} of ${accuracy.images} labels that it did not learn ` +
       `(95 % interval ${accuracy.interval.map((share) => (100 * share).toFixed(0)).join(" to ")} %).`
-    : "";
+    : progress.unscored
+      ? `A score of the model needs ${progress.unscored} more label${progress.unscored === 1 ? "" : "s"}.`
+      : "";
   const training = progress.training;
   $("rounds").hidden = !training;
-  if (training) $("rounds").value = training.round / training.rounds;
   $("training").textContent = progress.problem
     ? `Training failed: ${progress.problem}`
     : training

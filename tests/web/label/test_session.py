@@ -3,12 +3,14 @@ import re
 import shutil
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from captcha_ocr.cli.wording import word_command
 from captcha_ocr.data.labels import read_labels
 from captcha_ocr.data.prepare import prepare
+from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.preparation import PrepareConfig
@@ -19,6 +21,7 @@ from captcha_ocr.web.label.session import (
     LabelSession,
     next_milestone,
 )
+from captcha_ocr.web.label.store import Entry
 
 from ..conftest import SAMPLES
 
@@ -32,25 +35,28 @@ def guess_all(session):
     session.guesser.worker.join()
 
 
-def test_a_held_out_image_comes_first_then_the_least_sure_then_a_damaged_one(session, folder):
+def test_images_come_at_random_then_a_held_out_one_or_the_least_sure_with_rare_characters(
+    session, folder, monkeypatch
+):
     (folder / "2.png").write_bytes((folder / "2.png").read_bytes()[:200])
     guess_all(session)
+    assert session.next_number() == session.store.drawn[0]
+    label(session, 0, "0AY5CKD9G2USQ")  # none of image 3, which is XLTZ
+    drawn = [number for number in session.store.drawn if number not in (0, 2)]
+    monkeypatch.setattr("captcha_ocr.web.label.session.AT_RANDOM", 0)
+    session.store.entries = [replace(entry, split="train") for entry in session.store.entries]
+    assert session.next_number() == 3
+    session.store.entries[1] = replace(session.store.entries[1], split="test")
+    assert session.next_number() == 1
+    monkeypatch.undo()
     order = []
     while (number := session.next_number()) is not None:
         order.append(number)
-        label(session, number, "X" if len(order) < 4 else "")  # a skipped one does not come back
-    assert order[0] == session.store.drawn[0]
-    assert (sorted(order), order[-1]) == (list(range(6)), 2)
-    assert session.progress()["skipped"] == 3
+        label(session, number, "")  # a skipped one does not come back
+    assert order == [*drawn, 2]  # one that cannot be read comes last
+    assert session.progress()["skipped"] == 5
     assert (session.guesser.guess(2).text, session.guesser.guess(2).confidence) == ("", 0.0)
     assert "2.png" in session.guesser.problems[2]
-
-
-def test_among_unsure_images_those_with_rare_characters_come_first(session):
-    guess_all(session)
-    session.store.entries = [replace(entry, split="train") for entry in session.store.entries]
-    label(session, 0, "0AY5CKD9G2USQ")  # none of image 3, which is XLTZ
-    assert session.next_number() == 3
 
 
 def test_the_guess_is_shown_but_not_with_blind_and_the_journal_has_what_a_label_took(
@@ -89,13 +95,35 @@ def test_blind_answers_are_scored_against_the_labels_which_stay(folder, tmp_path
     assert session.progress()["commands"] == []
 
 
-def test_the_accuracy_is_that_of_the_held_out_images_alone(session):
-    guess_all(session)
-    for number, text in enumerate(("0ZLA", "YTX5", "C0KD", "XLTZ", "9GG2", "USCQ")):
-        label(session, number, text)
-    accuracy = session.progress()["accuracy"]
-    assert (accuracy["right"], accuracy["images"]) == (1, 1)
-    assert accuracy["interval"][0] < 1
+@pytest.mark.parametrize(
+    ("labels", "learnt", "images", "unscored"),
+    [
+        (5, 0, None, 5),
+        (10, 0, 10, 0),
+        (20, 0, 20, 0),
+        (20, 16, None, 6),
+        (60, 16, 44, 0),
+        (40, 32, None, 2),
+        (60, 48, 12, 0),
+        (130, 100, 26, 0),  # of the first hundred, and those that are held out of 30 others
+    ],
+)
+def test_the_score_is_of_labels_drawn_at_random_that_the_model_did_not_learn(
+    session, labels, learnt, images, unscored
+):
+    store = session.store
+    store.drawn = list(range(200))
+    store.entries = [
+        Entry(number, f"{number}.png", "train" if number % 5 else "test", "A"[: number < labels])
+        for number in store.drawn
+    ]
+    store.entries[-1] = replace(store.entries[-1], text=None)
+    session.guesser.guesses = dict.fromkeys(store.drawn, Reading("A", 1.0))
+    trained = [entry.file for entry in store.entries if entry.split == "train"]
+    session.learnt = set(trained[:learnt])
+    progress = session.progress()
+    found = progress.get("accuracy", {"images": None})["images"]
+    assert (found, progress["unscored"]) == (images, unscored)
 
 
 def test_images_are_read_in_the_background_or_when_asked_for_and_again_by_a_better_model(
@@ -140,10 +168,11 @@ def test_a_model_that_was_trained_meanwhile_reads_from_then_on(digits, tmp_path)
     assert session.training.problem == ""
     assert session.model == str(trained)
     learnt = {label.file for label in read_labels(trained / "round-1" / "labels.csv")[0]}
-    assert learnt.isdisjoint(entry.file for entry in session.held_out)
+    tests = session.list_tests(session.learnt)
     session.guesser.worker.join()
-    assert session.progress()["accuracy"]["images"] == 4
-    assert (session.training.progress(), session.training.rounds) == (None, 2)
+    assert learnt.isdisjoint(entry.file for entry in tests)
+    assert (len(session.learnt), len(tests), session.progress()["unscored"]) == (16, 4, 6)
+    assert session.training.progress() is None
     session.stop()
     again = LabelSession(folder, PRETRAINED, options)
     assert (again.model, again.milestone) == (str(trained), 40)
@@ -180,27 +209,30 @@ def test_a_training_tells_how_far_it_is_and_a_command_that_takes_long_is_watched
         time.sleep(0.1)
     progress = training.progress()
     training.stop()
-    assert (progress["round"], progress["rounds"], progress["seconds"] > 0) == (1, 6, True)
+    assert (progress["round"], progress["rounds"], progress["seconds"] > 0) == (1, 7, True)
 
 
-def test_one_label_in_five_is_held_out_and_the_next_command_fits_their_number(
-    digits, monkeypatch, capsys
-):
+def test_one_label_in_five_is_held_out_and_the_next_command_fits_their_number(digits, monkeypatch):
     folder, _, texts = digits
     monkeypatch.setattr(BackgroundTraining, "start", lambda *_: None)
     monkeypatch.chdir(folder.parent)
-    session = LabelSession(folder, PRETRAINED, LabelOptions())
+    given = {"model_folder": "pretrained", "out": Path("my run"), "port": 0}
+    session = LabelSession(folder, PRETRAINED, LabelOptions(), given)
     commands, learnt = {}, {}
     for count in range(61):
         commands[count] = [word_command(command) for command in session.list_commands()]
-        learnt[count] = session.labelled - len(session.held_out)
+        learnt[count] = session.labelled - sum(
+            bool(entry.text) and entry.split != "train" for entry in session.store.entries
+        )
         if count < 60:
             number = session.next_number()
             label(session, number, texts[session.store.entries[number].file])
     assert {count: learnt[count] for count in (1, 5, 20, 60)} == {1: 0, 5: 4, 20: 16, 60: 48}
     shards = prepare(folder, folder.parent / "shards", PrepareConfig(preset="tiny"))
     assert shards.manifest.count("train") == 48
-    ways = {0: "label", 5: "label", 19: "label", 20: "adapt", 30: "adapt", 31: "train", 60: "train"}
+    again = f"captcha-ocr label {folder} --model pretrained --out 'my run' --port 0"
+    adapt, train = (f"captcha-ocr {command} {folder}" for command in ("adapt", "train"))
+    ways = {0: again, 19: again, 20: adapt, 30: adapt, 31: train, 60: train}
     assert {count: commands[count] for count in ways} == {
-        count: [f"captcha-ocr {way} {folder}"] for count, way in ways.items()
+        count: [way] for count, way in ways.items()
     }
