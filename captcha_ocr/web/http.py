@@ -111,13 +111,9 @@ def make_page(name: str) -> list[Endpoint]:
     """Return the endpoints of the files of a page, which need no token."""
     paths = {f"{name}.html": "/"}
     return [
-        Endpoint(paths.get(file, f"/{file}"), partial(_send_file, _PAGES / file), is_open=True)
+        Endpoint(paths.get(file, f"/{file}"), FileResponse(_PAGES / file), is_open=True)
         for file in (f"{name}.html", f"{name}.js", "style.css", "icon.svg")
     ]
-
-
-async def _send_file(path: Path, _: Request) -> Response:
-    return FileResponse(path)
 
 
 def content_type(header: str) -> str:

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 from captcha_ocr.data.images import ImageSource
 from captcha_ocr.data.sanitize import START, is_image
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check
-from captcha_ocr.inference.decoding import Character, Reading
+from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.inference.model_folder import describe_model, read_config
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.recognizer import Recognizer
@@ -242,21 +242,17 @@ def _is_set(query: dict[str, str], name: str) -> bool:
 def _describe(min_confidence: float, solve_sums: bool, reading: Reading) -> dict[str, Any]:
     """Return a reading as JSON types; without text and characters if it is not sure enough."""
     is_sure = reading.confidence >= min_confidence
+    characters = [
+        {name: getattr(part, name) for name in ("character", "confidence", "runner_up")}
+        for part in reading.characters
+    ]
     facts: dict[str, Any] = {
         "text": reading.text if is_sure else None,
         "confidence": reading.confidence,
-        "characters": list(map(_describe_character, reading.characters)) if is_sure else None,
+        "characters": characters if is_sure else None,
         "model": reading.model or None,
         "elapsed_ms": round(1000 * reading.elapsed_s, 2),
     }
     if solve_sums:
         facts["result"] = reading.result if is_sure else None
     return facts
-
-
-def _describe_character(result: Character) -> dict[str, Any]:
-    return {
-        "character": result.character,
-        "confidence": result.confidence,
-        "runner_up": result.runner_up,
-    }

@@ -46,15 +46,11 @@ class _TimedProtocol(H11Protocol):
     received = crumbs = 0  # bytes and small chunks of the request that is not answered yet
 
     @property
-    def is_in_work(self) -> bool:
-        """Whether a request is here as a whole, and its answer is not complete."""
-        cycle = self.cycle
-        return cycle is not None and not (cycle.more_body or cycle.response_complete)
-
-    @property
     def is_awaited(self) -> bool:
         """Whether we wait for the client."""
-        return not self.is_in_work or self.flow.write_paused
+        cycle = self.cycle
+        is_in_work = cycle is not None and not (cycle.more_body or cycle.response_complete)
+        return not is_in_work or self.flow.write_paused
 
     def connection_made(self, transport: Any) -> None:
         transport.max_size = _PART  # of what asyncio receives at once
@@ -76,7 +72,7 @@ class _TimedProtocol(H11Protocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Keep the connection of a client that only ended what it sends until it has its answer."""
-        return self.is_in_work
+        return not self.is_awaited
 
     def send_400_response(self, msg: str) -> None:
         if self.cycle is None:
@@ -125,13 +121,15 @@ class _TimedProtocol(H11Protocol):
             longest.transport.abort()
 
 
-class _Server(uvicorn.Server):
-    """Accepts few connections at once, while many may wait; asyncio has one number for both."""
+class _Listener(socket.socket):
+    """Lets many connections wait; asyncio has one number for these and for those accepted at once.
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        for listener in sockets or ():
-            listener.listen(_QUEUE)
+    asyncio switches off Nagle's algorithm, which would delay every answer by 40 ms, only if the
+    protocol is named.
+    """
+
+    def listen(self, _: int = _QUEUE, /) -> None:
+        super().listen(_QUEUE)
 
 
 def listen(host: str, port: int, token: str | None) -> tuple[socket.socket, Address]:
@@ -141,13 +139,11 @@ def listen(host: str, port: int, token: str | None) -> tuple[socket.socket, Addr
     """
     check(bool(host), "`host` is empty; 0.0.0.0 means every address of this machine")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio switches off Nagle's algorithm, which would delay every answer by 40 ms, only if the
-    # protocol is named.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = _Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(_QUEUE)
+        listener.listen()
     except OSError as error:
         listener.close()
         raise UsageError(f"`host` {host} `port` {port}: {error.strerror}") from None
@@ -158,7 +154,7 @@ def listen(host: str, port: int, token: str | None) -> tuple[socket.socket, Addr
 
 def make_server(app: ASGIApp) -> uvicorn.Server:
     """Return the server of an application."""
-    return _Server(
+    return uvicorn.Server(
         uvicorn.Config(
             app,
             http=_TimedProtocol,

@@ -61,7 +61,6 @@ def test_uvicorn_has_the_inner_parts_that_the_server_overrides():
         H11Protocol.shutdown: ["self"],
     }
     assert {method: list(signature(method).parameters) for method in overridden} == overridden
-    assert list(signature(uvicorn.Server.startup).parameters) == ["self", "sockets"]
     protocol = asyncio.run(make_protocol())
     # Attributes that are read
     assert isinstance(protocol.connections, set)
