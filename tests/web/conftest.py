@@ -61,12 +61,15 @@ def served(recognizer):
 
 @pytest.fixture
 def draw_text():
-    """Return a function that draws a text in a colour."""
+    """Return a function that draws a text, its first half green, the second in another colour."""
     font = ImageFont.truetype(Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf"), 24)
 
-    def draw(text, colour=(20, 20, 90)) -> Image.Image:
+    def draw(text, colour="green") -> Image.Image:
         image = Image.new("RGB", (150, 44), "white")
-        ImageDraw.Draw(image).text((10, 8), text, colour, font)
+        for start, end, ink in ((0, 46, "green"), (46, 150, colour)):
+            whole = Image.new("RGB", image.size, "white")
+            ImageDraw.Draw(whole).text((10, 8), text, ink, font)
+            image.paste(whole.crop((start, 0, end, 44)), (start, 0))
         return image
 
     return draw

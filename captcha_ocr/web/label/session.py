@@ -158,7 +158,7 @@ class BackgroundTraining:
         say(f"training   from {labels:,} labels, some minutes in the background", self.quiet)
 
         def watch() -> None:
-            begun, now = sum(1 for _ in out.glob("round-*")), time.monotonic()
+            begun, now = max(1, len(list(out.glob("round-*")))), time.monotonic()
             if begun > self.rounds or now - self.told > _TELLING_S:
                 self.rounds, self.told = begun, now
                 passed = duration(now - self.started)
