@@ -177,9 +177,7 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
 def run(app: ASGIApp, listener: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM; the requests in work are finished first."""
     sys.setswitchinterval(0.001)  # threads that read give Python's lock to this one sooner
-    server = make_server(app)
-    errors: Any = LineLog(sys.stderr)
-    logging.getLogger("uvicorn.error").addHandler(logging.StreamHandler(errors))
+    logging.getLogger("uvicorn.error").addHandler(logging.StreamHandler(LineLog(sys.stderr)))
     # uvicorn raises the signal again at its end
     with contextlib.suppress(KeyboardInterrupt, SystemExit):
-        server.run([listener])
+        make_server(app).run([listener])
