@@ -83,7 +83,9 @@ class _TimedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         self.received = self.crumbs = 0
         self.waits_since = self.loop.time()
-        super().on_response_complete()  # which may begin with the next request
+        if self.conn.trailing_data[0]:  # one that sends on before its answer is never out of work
+            self.transport.close()
+        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.watching.cancel()
