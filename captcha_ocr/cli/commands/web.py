@@ -15,7 +15,7 @@ from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import FOLDER, Given, takes
 from captcha_ocr.cli.wording import escape, note, read_command, word_command
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
-from captcha_ocr.inference.model_folder import default_model, find_model_folder
+from captcha_ocr.inference.model_folder import default_model, find_model_folder, name_model
 from captcha_ocr.options.serving import LabelOptions, ServeOptions, check_token
 from captcha_ocr.options.shared import LABELLED, ReadingOptions
 from captcha_ocr.system.console import counted, say
@@ -116,7 +116,9 @@ def label(folder: Path, given: Given) -> None:
 
     model_folder = find_model_folder(given[ReadingOptions].model_folder or default_model())
     with writing_to(folder):
-        words = {**given.values(ReadingOptions), **given.values(LabelOptions)}
+        words = given.values(LabelOptions)
+        if "model_folder" in given.values(ReadingOptions):
+            words["model_folder"] = name_model(model_folder)
         session = LabelSession(folder, model_folder, how, words)
         listener, address = listen(how.host, how.port, "new")
         store = session.store
