@@ -129,9 +129,8 @@ def label(folder: Path, given: Given) -> None:
         if named:
             note(f"names      {named:,} hold texts, which no longer count beside a labels.csv")
         if store.left_out:
-            images = counted(len(store.left_out), "image")
-            example = repr(store.left_out[0])
-            note(f"left out   {images} whose name no table can hold, such as {example}")
+            images = f"{counted(len(store.left_out), 'image')} whose name no table can hold"
+            note(f"left out   {images}, such as {store.left_out[0]!r}")
         click.echo(f"page       {address.page}", err=True)
         session.start()
         try:
@@ -149,11 +148,10 @@ def _tell_what_follows(session: "LabelSession") -> None:
     progress = session.progress()
     note(f"labelled   {progress['labelled']:,} of {progress['images']:,} images")
     if "accuracy" in progress:
-        score = "reads {right:,} of {images:,} labels that it did not learn".format(
-            **progress["accuracy"]
-        )
-        interval = "{:.0%} to {:.0%}".format(*progress["accuracy"]["interval"])
-        note(f"model      {session.model} {score} (95 % interval {interval})")
+        score = progress["accuracy"]
+        of = f"{score['right']:,} of {score['images']:,} labels that it did not learn"
+        interval = "{:.0%} to {:.0%}".format(*score["interval"])
+        note(f"model      {session.model} reads {of} (95 % interval {interval})")
     elif progress["unscored"]:
         more = counted(progress["unscored"], "more label")
         note(f"model      {session.model}, whose score needs {more}")
