@@ -31,7 +31,7 @@ from captcha_ocr.experiments.adaptation import MOST_ROUNDS, adapt_command
 from captcha_ocr.experiments.child_run import ChildRuns, Stopped
 from captcha_ocr.experiments.judge import judge
 from captcha_ocr.inference.decoding import Reading
-from captcha_ocr.inference.model_folder import copy_model, describe_model
+from captcha_ocr.inference.model_folder import PRETRAINED, copy_model, describe_model
 from captcha_ocr.inference.traits import Tally
 from captcha_ocr.options.adapting import FEWEST_IMAGES
 from captcha_ocr.options.serving import LabelOptions
@@ -203,6 +203,9 @@ class LabelSession:
         self.training = BackgroundTraining(folder, out, self._finish_training, options.quiet)
         self.has_default = False  # whether eval reads with a model of this session
         self.learnt: set[str] = set()
+        if model != PRETRAINED:  # it may have learnt whatever was there for it
+            labelled = filter(lambda entry: entry.text, self.store.entries)
+            self.learnt = {entry.file for entry in labelled if entry.split == "train"}
         self.shown_at: dict[int, float] = {}
         models = [] if options.blind else out.glob(f"labels-*/{BEST}")
         trained = sorted(int(model.parent.name.removeprefix("labels-")) for model in models)
