@@ -14,9 +14,7 @@ from captcha_ocr.system.console import counted
 from captcha_ocr.system.files import sha256
 
 _MAX_NAMED = 3  # files of a group of copies, in messages
-_FEW = 100  # images; of fewer, each split has the nearest number, as luck would make it too small
-
-_FEW_IN_FOLD = 50  # likewise
+_ENOUGH, _ENOUGH_IN_SPLIT = 100, 10  # images; of fewer, luck would make a split too small
 
 
 class Selection(NamedTuple):
@@ -143,26 +141,25 @@ def split_rows(
         groups = [charset.normalize(label.text) for label in labels]
     order = sorted(rows, key=lambda row: _draw(contents[row], f"order {config.seed}"))
     split_of: dict[int, Split] = dict.fromkeys(order, "train")
-    test: list[int] = []
     val_share = 0.1
     if config.fold is not None:
-        test = _find_fold(order, groups, config.fold, config.seed)
+        number, folds = config.fold
+        count = len({groups[row] for row in rows})
+        check(folds <= count, f"{counted(count, 'usable image')} cannot make {folds} folds")
+        test = _take(order, groups, f"fold {config.seed}", (number - 1) / folds, number / folds)
+        split_of |= dict.fromkeys(test, "test")
     elif any(label.split for label in labels):
         split_of = {row: labels[row].split or "train" for row in order}
     else:
         _, val_percent, test_percent = config.split
-        test = _take(order, groups, f"test {config.seed}", test_percent / 100)
+        test = _take(order, groups, f"test {config.seed}", 0, test_percent / 100)
+        split_of |= dict.fromkeys(test, "test")
         val_share = val_percent / (100 - test_percent)
-    for row in test:
-        split_of[row] = "test"
     if "val" not in split_of.values():
         train = [row for row in order if split_of[row] == "train"]
-        for row in _take(train, groups, f"val {config.seed}", val_share):
-            split_of[row] = "val"
-    split: dict[Split, list[int]] = {name: [] for name in SPLITS}
-    for row, name in split_of.items():
-        split[name].append(row)
-    return split
+        val = _take(train, groups, f"val {config.seed}", 0, val_share)
+        split_of |= dict.fromkeys(val, "val")
+    return {name: [row for row in order if split_of[row] == name] for name in SPLITS}
 
 
 def _draw(key: str, salt: str) -> float:
@@ -170,38 +167,20 @@ def _draw(key: str, salt: str) -> float:
     return int(sha256(f"{salt} {key}".encode())[:13], 16) / 16**13
 
 
-def _take(rows: list[int], groups: Sequence[str], salt: str, share: float) -> list[int]:
-    """Return about a share of the rows, at least one, and whole groups.
+def _take(
+    rows: list[int], groups: Sequence[str], salt: str, first: float, last: float
+) -> list[int]:
+    """Return the rows, in whole groups, that draw a number from `first` to `last`, 0 to 1.
 
-    Of few groups it is the nearest number. Of many it is those that draw a number below the share,
-    whatever the other rows are: so nothing that was learnt from comes into a later test.
+    The other rows make no difference, so nothing that was learnt from comes into a later test.
+    Where these would be too few, each number is replaced by its rank: then it is the nearest number
+    of rows, and at least one.
     """
     drawn = {row: _draw(groups[row], salt) for row in rows}
-    order = sorted(rows, key=drawn.__getitem__)
-    are_few = len(set(drawn.values())) < _FEW
-    least = max(1, round(share * (len(rows) if are_few else _FEW)))
-    for number, row in enumerate(order[least:], least):
-        is_whole = drawn[row] != drawn[order[number - 1]]
-        if is_whole and (are_few or drawn[row] >= share):
-            return order[:number]
-    return order
-
-
-def _find_fold(
-    rows: list[int], groups: Sequence[str], fold: tuple[int, int], seed: int
-) -> list[int]:
-    """Return the rows of one of several parts, whole groups; those of many stay as `_take` says."""
-    number, folds = fold
-    drawn = {row: _draw(groups[row], f"fold {seed}") for row in rows}
-    if len(set(drawn.values())) >= _FEW_IN_FOLD * folds:
-        return [row for row in rows if int(drawn[row] * folds) == number - 1]
-    order = sorted(rows, key=drawn.__getitem__)
-    start_of: dict[str, int] = {}
-    for place, row in enumerate(order):
-        start_of.setdefault(groups[row], place)
-    check(
-        folds <= len(start_of),
-        f"{counted(len(start_of), 'usable image')} cannot make {folds} folds",
-    )
-    first, last = len(order) * (number - 1) // folds, len(order) * number // folds
-    return [row for row in order if first <= start_of[groups[row]] < last]
+    if len(set(drawn.values())) >= max(_ENOUGH, _ENOUGH_IN_SPLIT / (last - first)):
+        return [row for row in rows if first <= drawn[row] < last]
+    begin, end = first * len(rows), max(1, last * len(rows))
+    rank_of: dict[str, int] = {}
+    for rank, row in enumerate(sorted(rows, key=drawn.__getitem__)):
+        rank_of.setdefault(groups[row], rank)
+    return [row for row in rows if begin <= rank_of[groups[row]] + 0.5 < end]
