@@ -6,6 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -46,8 +47,6 @@ UNREADABLE = "controls, and marks without a letter, cannot be read"
 # Of any width: one blank in an image
 _BLANKS = re.compile("[ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
 _FULL_WIDTH = {number + 0xFEE0: number for number in range(0x21, 0x7F)}  # as of Ａ１
-_SCRIPTS = {"LATIN", "CYRILLIC", "GREEK"}  # with letters that look alike
-_FOREIGN = 10  # of that many texts, one with a letter of another script is a typing error
 # Characters of an alphabet: of more than the first number, so many are shown
 MAX_SHOWN, SHOWN = (100, 20)
 # What runs from left to right in a text that runs from right to left, as kinds of characters: L
@@ -256,21 +255,14 @@ def resolve_alphabet(name_or_characters: str) -> str:
         return NAMED_ALPHABETS[name_or_characters]
     is_in_order = "".join(sorted(name_or_characters)) == name_or_characters
     if not is_in_order and _MAY_BE_WORD.fullmatch(name_or_characters):
-        _check_is_no_name(name_or_characters)
+        near = get_close_matches(name_or_characters.casefold(), _MEANT, 1, _IS_NEAR)
+        check(
+            not near,
+            f"there is no alphabet {name_or_characters!r}; did you mean "
+            f"{''.join(map(_MEANT.__getitem__, near))}? If you mean the characters themselves, "
+            f"write them in order: {''.join(sorted(set(name_or_characters)))}",
+        )
     return _RANGE.sub(_expand_range, unicodedata.normalize("NFC", name_or_characters))
-
-
-def _check_is_no_name(characters: str) -> None:
-    """Refuse characters that spell nearly the name of an alphabet."""
-    from difflib import get_close_matches  # nearly no command needs it
-
-    near = get_close_matches(characters.casefold(), _MEANT, 1, _IS_NEAR)
-    meant = _MEANT[near[0]] if near else ""
-    check(
-        not near,
-        f"there is no alphabet {characters!r}; did you mean {meant}? If you mean the characters "
-        f"themselves, write them in order: {''.join(sorted(set(characters)))}",
-    )
 
 
 def _expand_range(match: re.Match[str]) -> str:
@@ -315,52 +307,26 @@ def mixes_cases(characters: Iterable[str]) -> bool:
     }
 
 
-def look_alike(one: str, other: str) -> bool:
-    """Tell whether two texts may look the same: but for blanks, marks, case, look-alikes and what
-    is not ASCII.
-    """
-    one, other = _fold_look_alikes(one), _fold_look_alikes(other)
-    if len(one) != len(other):
-        return False
-    pairs = zip(one, other, strict=True)
-    return all(a == b or not (a.isascii() and b.isascii()) for a, b in pairs)
-
-
 def _fold_look_alikes(text: str) -> str:
     merged = merge_lookalikes(unicodedata.normalize("NFKD", text)).casefold()
     return "".join(character for character in merged if character != " " and can_be_read(character))
 
 
-def find_foreign_letters(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the letter of another script than those of nearly all texts, a Cyrillic А among Latin
-    ones, by the name of the text.
-    """
-    scripts = {
-        letter: unicodedata.name(letter, "").split(" ")[0] for letter in "".join(texts.values())
-    }
-    counts = Counter(scripts[letter] for text in texts.values() for letter in text)
-    usual = max(_SCRIPTS, key=counts.__getitem__)
-    foreign = {letter for letter, script in scripts.items() if script in _SCRIPTS - {usual}}
-    native = {letter for letter, script in scripts.items() if script == usual}
-    odd = {name: text for name, text in texts.items() if foreign.intersection(text)}
-    if _FOREIGN * len(odd) >= len(texts):  # many: then only words that mix scripts are odd
-        odd = {name: text for name, text in odd.items() if native.intersection(text)}
-    return {name: _name_character(min(foreign.intersection(text))) for name, text in odd.items()}
-
-
 def how_they_differ(one: str, other: str) -> str:
-    """Return the rest of a sentence that names two texts: where they differ if they look alike,
-    else nothing.
+    """Return the rest of a sentence that names two texts: where they differ if they look alike, but
+    for blanks, marks, case, look-alikes and what is not ASCII; else nothing.
     """
-    if one == other or not look_alike(one, other):
+    folded = zip_longest(_fold_look_alikes(one), _fold_look_alikes(other), fillvalue="")
+    if one == other or any(a != b and (a + b).isascii() for a, b in folded):
         return ""
     pairs = enumerate(zip_longest(one, other, fillvalue=""), 1)
     place, (first, second) = next(entry for entry in pairs if entry[1][0] != entry[1][1])
-    names = f"{_name_character(first)} and {_name_character(second)}"
+    names = f"{name_character(first)} and {name_character(second)}"
     return f" (they differ in character {place}: {names})"
 
 
-def _name_character(character: str) -> str:
+def name_character(character: str) -> str:
+    """Return the number and the name of a character in Unicode."""
     if not character:
         return "nothing"
     return f"U+{ord(character):04X} {unicodedata.name(character, '')}".rstrip()

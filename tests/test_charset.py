@@ -9,7 +9,6 @@ from captcha_ocr.charset import (
     NAMED_ALPHABETS,
     Charset,
     find_charset,
-    find_foreign_letters,
     how_they_differ,
     in_visual_order,
     merge_lookalikes,
@@ -280,23 +279,3 @@ def test_texts_that_look_different_need_no_words(one, other):
 def test_full_width_characters_are_those_of_ascii(text, standard):
     assert standard_form(text) == standard
     assert Charset("A1").normalize("Ａ１") == "A1"
-
-
-@pytest.mark.parametrize(
-    ("usual", "odd", "name"),
-    [
-        ("AB12", "\u0410B12", "U+0410 CYRILLIC CAPITAL LETTER A"),
-        ("abc", "ab\u0441", "U+0441 CYRILLIC SMALL LETTER ES"),
-        ("XO", "X\u039f", "U+039F GREEK CAPITAL LETTER OMICRON"),
-        ("\u0410\u0411", "A\u0411", "U+0041 LATIN CAPITAL LETTER A"),
-    ],
-)
-def test_a_letter_of_another_script_than_nearly_all_is_named(usual, odd, name):
-    texts = {f"{number}.png": usual for number in range(40)}
-    assert find_foreign_letters({**texts, "odd.png": odd}) == {"odd.png": name}
-    assert find_foreign_letters(texts) == {}
-    mixed = {f"{number}": odd for number in range(20)}
-    assert find_foreign_letters({**texts, **mixed}) == dict.fromkeys(mixed, name)
-    others = {f"{number}": "\u0430" if usual.isascii() else "A" for number in range(20)}
-    assert find_foreign_letters({**texts, **others}) == {}
-    assert find_foreign_letters({**texts, "odd.png": "漢1"}) == {}

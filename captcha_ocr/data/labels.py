@@ -7,13 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from captcha_ocr.charset import (
     how_they_differ,
-    look_alike,
     resolve_alphabet,
     split_characters,
     standard_form,
@@ -269,7 +267,7 @@ def _read_own_labels(table: Path, images: Path, files: ImageFiles) -> tuple[list
     named = [label.file for label in labels] + list(refused)
     if named and set(files.images).isdisjoint(named):
         check(bool(labels), f"{table} holds no label: {named[0]}: {refused.get(named[0])}")
-        nearest = next(filter(partial(look_alike, named[0]), files.images), files.images[0])
+        nearest = max(files.images, key=lambda file: bool(how_they_differ(named[0], file)))
         raise UsageError(
             f"no row of {table} names an image below {images}: the first row names {named[0]!r}, "
             f"and the folder has {nearest!r}{how_they_differ(named[0], nearest)}"

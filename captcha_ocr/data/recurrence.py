@@ -1,12 +1,17 @@
-"""Texts that recur in a folder: words that stand for no text, and versions of one image."""
+"""What recurs in the texts of a folder: words that stand for no text, and versions of one image;
+and characters that hardly recur.
+"""
 
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from os.path import commonprefix
 from pathlib import PurePosixPath
-from statistics import median_low
+from statistics import median, median_low
+
+from captcha_ocr.charset import name_character
 
 # What people, programs and spreadsheets write where there is no text, without signs and blanks
 _NO_TEXT = re.compile(
@@ -22,6 +27,8 @@ _FEWEST = 3  # images with such a word
 _TIMES = 3  # as many as any other text has
 _MANY_TEXTS = 10  # fewer cannot be split
 _BY_CHANCE = 4  # possible texts for each image; with fewer, texts recur by chance
+_SCRIPTS = {"LATIN", "CYRILLIC", "GREEK"}  # with letters that look alike
+_MANY = 10  # texts; one of them with a character of its own is odd
 _COMMON = 3  # texts with a character that a network can learn without one of them
 
 
@@ -76,3 +83,27 @@ def are_versions(texts: Mapping[str, str]) -> bool:
 
 def _find_beginning(names: Iterable[str]) -> str:
     return commonprefix(list(names))  # noqa: RUF071 - of any texts
+
+
+def find_odd_characters(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the character that hardly any other text has, by the name of the text: the sign of a
+    note, a typing error, a letter of another script, such as a Cyrillic А among Latin ones.
+    """
+    counts = Counter(chain.from_iterable(map(set, texts.values())))
+    scripts = {character: unicodedata.name(character, "").split(" ")[0] for character in counts}
+    texts_of = Counter(script for text in texts.values() for script in {*map(scripts.get, text)})
+    usual = median(counts.values() or [0])
+    odd = {
+        character
+        for character, count in counts.items()
+        if (count == 1 and usual >= _MANY)
+        or (2 * count <= usual and _MANY * texts_of[scripts[character]] < len(texts))
+    }
+    native = max(_SCRIPTS, key=texts_of.__getitem__)
+    foreign = {character for character in counts if scripts[character] in _SCRIPTS - {native}}
+    found: dict[str, str] = {}
+    for name, text in texts.items():
+        mixes = native in map(scripts.get, text)
+        if here := (odd | foreign if mixes else odd).intersection(text):
+            found[name] = f"{min(here)!r} {name_character(min(here))}"
+    return found

@@ -14,7 +14,6 @@ from captcha_ocr.charset import (
     LOOKALIKES,
     MAX_SHOWN,
     SHOWN,
-    find_foreign_letters,
     shorten,
     split_characters,
 )
@@ -27,6 +26,7 @@ from captcha_ocr.data.prepare import (
     set_preset,
     survey_labelled,
 )
+from captcha_ocr.data.recurrence import find_odd_characters
 from captcha_ocr.data.selection import Selection, select_labels
 from captcha_ocr.errors import ImageError, check, in_one_line
 from captcha_ocr.experiments.judge import judge
@@ -44,7 +44,6 @@ _MAX_STRETCH = 1.1  # ratio of the widest to the narrowest aspect ratio of one d
 _ENOUGH_LABELS = {"finetune": (50, " (50 of one real design gave 98 %: README.md)")}
 _FEW_UNLABELLED = 10  # images without a label, which adapt needs
 _FEW_LABELS = 300  # with more, adapting gains nothing: docs/own-captchas.md
-_MANY_LABELS = 100  # of which one with a character of its own is odd
 _NEARLY_ALL = 0.9
 _MIN_NUMBERS = 30  # by chance, none of them starts with 0 once in 24 such tables
 _REWRITTEN = re.compile(
@@ -303,7 +302,6 @@ def advice_on_images(inspection: Inspection) -> list[str]:
     elif inspection.lacks_labels:
         advice.append("most images have no label: adapt learns from them, too")
     advice += advice_on_tables(contents, inspection.texts)
-    advice += _advise_on_typing_errors(inspection)
     fewest = _MIN_TEXTS_KNOWN if inspection.preset == "finetune" else _MIN_TEXTS
     # A character of one text among many may be a typing error, as is said above.
     least = 2 if len(inspection.labels) >= _MANY_LABELS else 1
@@ -346,29 +344,16 @@ def advice_on_tables(contents: Found, texts: Sequence[str]) -> list[str]:
     """Return what to do with texts that a spreadsheet or a model may have written."""
     advice = advice_on_spreadsheet(texts) if contents.has_table else []
     advice += _advise_on_frame(texts)
-    foreign = find_foreign_letters({label.file: label.text for label in contents.labels})
-    if foreign:
-        places = _join_first([f"{letter} ({file})" for file, letter in foreign.items()])
-        advice.append(f"another script looks alike, type these letters again: {places}")
+    odd = find_odd_characters({label.file: label.text for label in contents.labels})
+    if odd:
+        places = _join_first([f"{character} ({file})" for file, character in odd.items()])
+        advice.append(f"hardly any other text has {places}: a note, or a typing error?")
     if contents.readings:
         advice.append(
             f"{counted(contents.readings, 'text')} are a model's readings: check every row, "
             "then delete the column confidence of the table"
         )
     return advice
-
-
-def _advise_on_typing_errors(inspection: Inspection) -> list[str]:
-    if len(inspection.labels) < _MANY_LABELS:
-        return []
-    places = {
-        character: label.file
-        for label in inspection.labels
-        for character in split_characters(label.text)
-    }
-    counts = inspection.characters.items()
-    named = [f"{character!r} ({places[character]})" for character, count in counts if count == 1]
-    return [f"one text alone has {_join_first(named)}: a typing error?"] if named else []
 
 
 def advice_on_wrong(wrong: int, labels: int) -> list[str]:

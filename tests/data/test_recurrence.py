@@ -1,8 +1,9 @@
 import random
+import string
 
 import pytest
 
-from captcha_ocr.data.recurrence import are_versions, find_no_texts
+from captcha_ocr.data.recurrence import are_versions, find_no_texts, find_odd_characters
 
 DIGITS, LETTERS, CHARACTERS = "0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHJK23456789"
 
@@ -98,3 +99,43 @@ def test_versions_of_images_are_known_by_their_texts_and_names(texts):
 )
 def test_other_images_are_no_versions(texts):
     assert not are_versions(texts)
+
+
+def odd_in(texts):
+    return find_odd_characters({str(number): text for number, text in enumerate(texts)})
+
+
+@pytest.mark.parametrize(
+    ("notes", "characters"),
+    [
+        *((["A3?D"], ["'?'"]), (["AB/CD"], ["'/'"]), (["A_3D"], ["'_'"]), (["AB12 "], ["' '"])),
+        *((["(blurry)"], ["'('"]), (["A23B ??"], ["' '"]), (["A3?D", "3B?", "?"], ["'?'"] * 3)),
+        *((["A[B]", "AB!2", "AB\u2026"], ["'['", "'!'", "'\u2026'"]), (["O234"], ["'O'"])),
+        *(
+            (["a234"], ["'a'"]),
+            (["\u0410B23"], ["U+0410 CYRILLIC"]),
+            (["A\u039f"], ["U+039F GREEK"]),
+        ),
+        *((["\u6f222"], ["U+6F22 CJK"]), (["\u00c423"], ["'\u00c4'"]), (["AB23", "AB23"], [])),
+        (["\u0410B2"] * 60, ["U+0410 CYRILLIC"] * 60),  # words that mix scripts
+        (["\u04102"] * 60, []),
+    ],
+)
+def test_a_character_that_hardly_any_other_text_has_is_named(notes, characters):
+    found = odd_in([*notes, *draw(300)])
+    assert len(found) == len(characters)
+    assert all(map(str.__contains__, found.values(), characters))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        *([], ["AB?"], draw(300, string.printable[:94], 5), draw(100, DIGITS + LETTERS + "@", 4)),
+        [f"{one}{sign}{other}=?" for one in DIGITS for sign in "+-*" for other in DIGITS],
+        draw(300, [chr(0x4E00 + number) for number in range(3000)]),  # most of them occur once
+        draw(50),  # too few to know
+        [text + " " + text[::-1] for text in draw(60, LETTERS)],
+    ],
+)
+def test_an_alphabet_with_signs_has_no_odd_character(texts):
+    assert odd_in(texts) == {}
