@@ -17,7 +17,6 @@ from captcha_ocr.charset import (
     standard_form,
 )
 from captcha_ocr.data.images import ImageFiles, find_images
-from captcha_ocr.data.label_sources.boxes import read_yolo
 from captcha_ocr.data.label_sources.names import (
     HINT,
     NO_TEXT,
@@ -43,7 +42,10 @@ from captcha_ocr.system.files import read_text
 LABELS_FILE = "labels.csv"
 OPTIONS_FILE = "generator.json"  # by `generate`
 ANSWERS_FILE, ANSWERS_JOURNAL = "answers.csv", "answers.jsonl"  # of `label --blind`
-_TABLE_EXTENSIONS = (".csv", ".tsv", ".json", ".jsonl", ".xml", ".xlsx", ".xls", ".ods")
+_TABLE_EXTENSIONS = (
+    *(".csv", ".tsv", ".json", ".jsonl", ".xml", ".manifest"),
+    *(".xlsx", ".xls", ".ods", ".parquet", ".arrow", ".sqlite", ".db"),
+)
 # In either case; metadata as Hugging Face's datasets have it.
 TABLES = (
     *(LABELS_FILE, "labels.tsv", "labels.json", "labels.jsonl"),
@@ -61,9 +63,9 @@ _NO_TEXT_FOLDER = re.compile(
     r"(?:batch|part|set|folder|dir|group|class|new folder)[-_ ]*\(?(?:\d*|[a-z])\)?", re.IGNORECASE
 )
 _LEADS_OUT = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|\Z)|.*\0", re.DOTALL)  # a path, of Windows, too
-# As YOLO writes them: a class, the middle and the sides
+# As YOLO writes them: the number of a class, the middle and the sides
 _BOX = re.compile(r"\d+(?: \d?\.\d+| [01]){4,5}")
-_BOXES = "holds boxes of YOLO instead of a text; a classes.txt, which names the classes, is needed"
+_BOXES = "holds boxes of YOLO instead of a text: export them as Pascal VOC, which has the names"
 _COUNTED = "the names count the images and hold no texts; write these with captcha-ocr label"
 _IMAGES_OF_A_TEXT = 5  # at most, on average, in folders named after texts of several characters
 Problems = dict[str, str]  # file name -> the reason why it is left out
@@ -176,7 +178,7 @@ def find_labels(
         labels=_split_by_folders(sorted(found.labels, key=lambda label: label.file)),
         has_table=found.has_table or corrections is not None,
         others=files.kinds(found.used),
-        hints=tuple(_list_hints(images, unused, found.has_table)),
+        hints=tuple(_list_hints(images, replace(files, others=unused), found.has_table)),
     )
 
 
@@ -215,13 +217,17 @@ def _correct(found: Found, corrected: list[Label], refused: Problems, table: str
     )
 
 
-def _list_hints(images: Path, others: list[str], has_table: bool) -> Iterator[str]:
-    has_few_texts = sum(file.lower().endswith(".txt") for file in others) <= _MANY_TEXT_FILES
-    extensions = (*_TABLE_EXTENSIONS, ".txt") if has_few_texts else _TABLE_EXTENSIONS
-    table = next((file for file in others if file.lower().endswith(extensions)), None)
-    if table is not None and not has_table:
-        yield f"if {images / table} has the texts, name it with `labels`"
-    kinds = {PurePosixPath(file).suffix.lower() for file in others}.intersection(_TO_CONVERT)
+def _list_hints(images: Path, files: ImageFiles, has_table: bool) -> Iterator[str]:
+    tables = [file for file in files.others if file.lower().endswith(_TABLE_EXTENSIONS)]
+    lists = [file for file in files.others if file.lower().endswith(".txt")]
+    tables += lists if len(lists) <= _MANY_TEXT_FILES else []
+    if tables and not has_table:
+        way = "save them as a CSV with the columns filename,text, and name that with `labels`"
+        with suppress(UsageError):
+            read_labels(images / tables[0], images, files.images)
+            way = "name it with `labels`"
+        yield f"if {images / tables[0]} has the texts, {way}"
+    kinds = {PurePosixPath(file).suffix.lower() for file in files.others}.intersection(_TO_CONVERT)
     if kinds:
         yield f"convert {' and '.join(sorted(kinds))} to PNG to use these images"
 
@@ -374,40 +380,32 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
     for image in files.images:
         stem = posixpath.splitext(image)[0]
         elsewhere = re.sub(r"(^|/)images/", r"\1labels/", stem)
-        boxes = (
+        names = (
             re.sub("[^/]*/([^/]*)$", r"Annotations/\1.xml", stem),
-            f"{stem}.xml",
-            f"{stem}.json",
+            *(f"{stem}.xml", f"{stem}.json", f"{elsewhere}.txt"),
+            *(f"{image}.txt", f"{stem}.gt.txt", f"{stem}.txt"),
         )
-        names = (*boxes, f"{elsewhere}.txt", f"{image}.txt", f"{stem}.gt.txt", f"{stem}.txt")
         text_of.update((image, name) for name in names if name in other_files)  # the last counts
     if not text_of:
         return None
     owners = Counter(text_of.values())
-    tables = [file for file in files.others if PurePosixPath(file).name == "classes.txt"]
-    classes = read_text(images / tables[0]).split() if tables else []
 
     def find_text(file: str) -> str:
         check(file in text_of, "it has no text file", LabelError)
         name = text_of[file]
-        if not name.endswith(".txt"):
-            rows = read_table(images / name)
-            check(len(rows) == 1, f"{name} has the texts of {len(rows)} images", LabelError)
-            return rows[0].text
-        lines = list(filter(None, map(str.strip, read_text(images / name).splitlines())))
         check(owners[name] == 1, f"{name} may belong to any of {owners[name]} images", LabelError)
-        are_boxes = bool(lines) and all(map(_BOX.fullmatch, lines))
-        check(not are_boxes or bool(classes), f"{name} {_BOXES}", LabelError)
-        if are_boxes:
-            return read_yolo(lines, classes)
-        check(len(lines) == 1, f"{name} has {len(lines)} lines instead of a text", LabelError)
-        return lines[0]
+        if name.endswith(".txt"):
+            texts = list(filter(None, map(str.strip, read_text(images / name).splitlines())))
+        else:
+            texts = [row.text for row in read_table(images / name)]
+        check(not any(map(_BOX.fullmatch, texts)), f"{name} {_BOXES}", LabelError)
+        check(len(texts) == 1, f"{name} has {len(texts)} texts instead of one", LabelError)
+        return texts[0]
 
-    found = _label_each(files.images, find_text, "text files", frozenset({*owners, *tables}))
-    distinct = {label.text for label in found.labels}
-    are_texts = not classes and any(name.endswith(".txt") for name in owners)
-    # Else they may name what is in the boxes
-    return found if are_texts or len(distinct) > 1 else None
+    found = _label_each(files.images, find_text, "text files", frozenset(owners))
+    has_lists = any(name.endswith(".txt") for name in owners)
+    # One and the same text in all boxes names what is in them.
+    return found if has_lists or len({label.text for label in found.labels}) > 1 else None
 
 
 def labels_from_names(files: list[str], allowed: TextTest | None = None) -> Found:

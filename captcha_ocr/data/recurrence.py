@@ -92,7 +92,7 @@ def find_odd_characters(texts: Mapping[str, str]) -> dict[str, str]:
     counts = Counter(chain.from_iterable(map(set, texts.values())))
     scripts = {character: unicodedata.name(character, "").split(" ")[0] for character in counts}
     texts_of = Counter(script for text in texts.values() for script in {*map(scripts.get, text)})
-    usual = median(counts.values() or [0])
+    usual = median([0, *map(counts.__getitem__, chain.from_iterable(texts.values()))])
     odd = {
         character
         for character, count in counts.items()

@@ -203,16 +203,6 @@ def texts(found):
             "text files",
         ),
         (
-            "1.png 2.png",
-            "BA CA",
-            {
-                "classes.txt": "A\nB\nC\n",
-                "1.txt": "0 0.7 0.5 0.1 0.2\n1 0.2 0.5 0.1 0.2\n",
-                "2.txt": "2 0.1 0.5 0.1 0.2\n0 0.25 0.5 0.1 0.2\n",
-            },
-            "text files",
-        ),
-        (
             "VOC/JPEGImages/1.png VOC/JPEGImages/2.png",
             "AB CD",
             {
@@ -244,16 +234,17 @@ def test_labels_are_found_where_people_put_them(images, labels, files, source):
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({"1.txt": "0 0.7 0.5 0.1 0.2\n"}, ("1.txt", "YOLO", "classes.txt")),
-        ({"1.txt": "3 0.7 0.5 0.1 0.2\n", "classes.txt": "A\nB\n"}, ("class 3",)),
-        ({"1.txt": "A\nB\n"}, ("1.txt", "2 lines")),
-        ({"1.json": '{"file": "a.png"}\n{"file": "b.png"}'}, ("1.json", "2 images")),
+        ({"1.txt": "0 0.7 0.5 0.1 0.2\n"}, ("1.txt", "YOLO", "Pascal VOC")),
+        ({"1.txt": "3 0.7 0.5 0.1 0.2\n1 0.2 0.5 0.1 0.2\n"}, ("1.txt", "YOLO")),
+        ({"1.txt": "A\nB\n"}, ("1.txt", "2 texts")),
+        ({"1.txt": "\n"}, ("1.txt", "0 texts")),
+        ({"1.json": '[["a.png", "A"], ["b.png", "B"]]'}, ("1.json", "2 texts")),
+        ({"1.jpg": IMAGE, "1.txt": "AB"}, ("1.txt", "2 images")),
     ],
 )
 def test_a_text_file_without_one_text_is_named(files, words):
-    others = {"2.txt": "1 0.7 0.5 0.1 0.2", "3.txt": "0 0.7 0.5 0.1 0.2"}
-    files = files | (others if "classes.txt" in files else {"3.txt": "AB"})
-    found = find_labels(write_folder("1.png", "2.png", "3.png", files=files))
+    found = find_labels(write_folder("1.png", "2.png", "3.png", files=files | {"3.txt": "AB"}))
+    assert texts(found) == {"3.png": "AB"}
     assert re.search(naming(*words), found.problems["1.png"])
 
 
@@ -370,36 +361,27 @@ def test_a_folder_of_other_files_names_their_kinds():
 
 
 @pytest.mark.parametrize(
-    ("files", "named"),
-    [(["texts.csv"], True), (["a.txt"], True), (["a.txt", "b.txt", "c.txt", "d.txt"], False)],
+    ("files", "words"),
+    [
+        *(
+            ({name: "1.png,AB\n"}, (name, "name it with `labels`"))
+            for name in ("all.csv", "all.txt")
+        ),
+        ({"answers.json": '{"1": "AB", "2": "CD"}'}, ("answers.json", "name it with `labels`")),
+        *(({name: "x"}, (name, "CSV", "`labels`")) for name in ("all.csv", "a.txt", "1.png.json")),
+        *(({name: b"PK\x03\x04\0"}, (name, "CSV", "`labels`")) for name in ("a.xlsx", "a.parquet")),
+        (dict.fromkeys(("a.txt", "b.txt", "c.txt", "d.txt"), "x"), None),
+    ],
 )
-def test_a_table_beside_images_that_are_read_by_their_names_is_proposed(files, named):
-    rows = find_labels(write_folder("AB.png", "CD.png", files=dict.fromkeys(files, "x"))).rows()
-    assert any("`labels`" in words and files[0] in words for _, words in rows) == named
-
-
-@pytest.mark.parametrize(
-    "table", ["texts.csv", "annotations.csv", "solutions.json", "codes.txt", "labels.xlsx"]
-)
-def test_a_table_of_another_name_is_proposed(table):
-    names = [f"img_{number}.png" for number in range(20)]
-    with pytest.raises(UsageError, match=naming("`labels`", table)):
-        find_labels(write_folder(*names, files={table: "x"})).check()
-
-
-def test_a_text_file_without_one_text_for_one_image_is_reported():
-    files = {
-        "a.txt": "0 0.5 0.5 0.9 0.2",
-        "b.txt": "AB",
-        "c.txt": "A\nB",
-        "d.txt": "\n",
-        "e.txt": "E",
-    }
-    found = find_labels(
-        write_folder("a.png", "b.png", "b.jpg", "c.png", "d.png", "e.png", files=files)
-    )
-    assert texts(found) == {"e.png": "E"}
-    assert sorted(found.problems) == ["a.png", "b.jpg", "b.png", "c.png", "d.png"]
+@pytest.mark.parametrize("names", ["1.png 2.png", "AB.png CD.png 1.png"])
+def test_what_to_do_with_a_table_of_another_name_is_said(files, words, names):
+    found = find_labels(write_folder(*names.split(), files=files))
+    assert bool(found.hints) == (words is not None)
+    if words:
+        assert re.search(naming(*words), " ".join(found.hints))
+        assert [words for name, words in found.rows() if name == "not read"] == [*found.hints][
+            : len(found.labels)
+        ]
 
 
 def test_a_journal_is_read_line_by_line(tmp_path):

@@ -117,6 +117,7 @@ def odd_in(texts):
             (["A\u039f"], ["U+039F GREEK"]),
         ),
         *((["\u6f222"], ["U+6F22 CJK"]), (["\u00c423"], ["'\u00c4'"]), (["AB23", "AB23"], [])),
+        (["A?B2", *string.ascii_lowercase], ["'?'", *string.ascii_lowercase]),
         (["\u0410B2"] * 60, ["U+0410 CYRILLIC"] * 60),  # words that mix scripts
         (["\u04102"] * 60, []),
     ],

@@ -1,18 +1,16 @@
 """Read texts in the files of programs in which people draw boxes around them.
 
 These are Label Studio, PPOCRLabel, Labelme, VGG Image Annotator and CreateML in JSON, and Pascal
-VOC (LabelImg) and CVAT in XML. YOLO has a text file for each image, of the classes of boxes.
+VOC (LabelImg) and CVAT in XML; and the classes of SageMaker Ground Truth.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree
 
-from captcha_ocr.errors import LabelError, check
-
 FILE_NAME = re.compile(r"\S.*\.(png|jpe?g|jpe|jfif|gif|bmp|webp|tiff?)", re.IGNORECASE)
-_TEXT_KEYS = ("transcription", "text", "attribute", "label")  # an attribute of CVAT
+_TEXT_KEYS = ("transcription", "text", "attribute", "label", "class-name")  # an attribute of CVAT
 # What says how far to the right a box is
 _PLACE_KEYS = ("x", "xmin", "xtl", "points", "all_points_x")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -47,17 +45,6 @@ def read_boxes(document: Any) -> Iterator[tuple[str, str]]:
             yield file, "".join(map(_text_of, parts))
 
 
-def read_yolo(lines: Sequence[str], classes: Sequence[str]) -> str:
-    """Return the names of the classes in lines of YOLO, from left to right.
-
-    LabelError if a class has no name.
-    """
-    boxes = sorted((float(x), int(number)) for number, x, *_ in map(str.split, lines))
-    numbers = [number for _, number in boxes]
-    check(max(numbers) < len(classes), f"class {max(numbers)} has no name", LabelError)
-    return "".join(map(classes.__getitem__, numbers))
-
-
 def _walk(node: Any) -> Iterator[dict[str, Any]]:
     """Yield every object in a JSON document."""
     if isinstance(node, dict):
@@ -82,4 +69,4 @@ def _place_of(part: dict[str, Any]) -> float:
     numbers = _NUMBER.findall(str(values))
     if not numbers:
         raise ValueError(f"it does not say where the text {_text_of(part)!r} is")
-    return min(map(float, numbers[::2])) if len(numbers) > 1 else float(numbers[0])
+    return min(map(float, numbers[::2]))

@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path, PurePosixPath
+from statistics import fmean
 from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -45,7 +46,10 @@ _UPLOAD = re.compile(r"[0-9a-f]{8}-(?=.)")  # before a file name, by Label Studi
 _AROUND_PATH = re.compile(r".*\?d=|[?#].*")  # in a URL
 # Ends of names of other columns with texts
 _OTHER_TEXTS = ("text", "transcript", "solution", "answer", "correction")
-_WEAK_NAMES = {"id", "name"}  # of a column of numbers, beside one of file names
+_RARE_KEY = 100  # one that fewer than 1 in 100 objects have is no column
+_FIRST_ROWS = 1000  # that tell which column names images
+# Between the words of a column's name, and before it, as in Answer.text
+_NO_LETTERS = re.compile(r".*\.|[\s_-]")
 _INVISIBLE = "\u200b\u200e\u200f\ufeff"  # that chat programs and spreadsheets add
 _EXCEL_SEPARATOR = re.compile(r"\A\s*sep=[,;\t]\s*\n")  # a first line for Excel
 # ="0012" and '0012: how people make a spreadsheet keep zeros
@@ -86,10 +90,8 @@ def read_table(path: Path, is_image: Callable[[str], object] = FILE_NAME.fullmat
     text = read_text(path)
     try:
         content = _parse(text)
-        boxes = list(read_boxes(content))
-        if boxes:
-            return [Row(number, file, text) for number, (file, text) in enumerate(boxes, 1)]
-        return list(_read_csv(text, is_image) if content is None else _read_json(content, is_image))
+        rows, separator = _split_lines(text) if content is None else (_list_rows(content), ",")
+        return list(_read_rows(rows, separator, is_image))
     except (ValueError, TypeError, RecursionError, csv.Error, ElementTree.ParseError) as error:
         raise UsageError(f"{path} cannot be read as a labels file: {error}") from None
 
@@ -116,33 +118,28 @@ def _parse(text: str) -> Any:
         raise
 
 
-def _read_json(content: Any, is_image: Callable[[str], object]) -> Iterator[Row]:
-    """Yield the rows of a JSON document; results of `eval` without a text are left out."""
-    documents = content if isinstance(content, list) else [content]
-    if isinstance(content, dict) and not _has_columns(list(content)):
-        nested = [value for value in content.values() if isinstance(value, (dict, list))]
-        lists = [value for value in content.values() if isinstance(value, list)]
-        if len(lists) == 1 and all(isinstance(item, dict) for item in lists[0]):
-            documents = lists[0]  # {"images": [{…}, {…}]}
-        elif nested:
-            raise ValueError(
-                "it has neither rows nor boxes that are understood: save it as CSV, Pascal VOC, "
-                "or as Label Studio or Labelme do"
-            )
-        elif not _find_columns(list(content)):
-            content.pop("summary", None)
-            documents = [{"filename": name, "text": text} for name, text in content.items()]
-    if all(isinstance(row, (list, tuple)) and {*map(type, row)} <= {str, int} for row in documents):
-        rows = [(number, list(map(str, row))) for number, row in enumerate(documents, 1)]
-        yield from _read_rows(rows, "", is_image)
-        return
-    for number, document in enumerate(documents, 1):
-        if not isinstance(document, dict):
-            raise ValueError(f"item {number} is no JSON object")
-        fields = list(document.values())
-        values = {column: fields[place] for column, place in _find_columns(list(document)).items()}
-        if not {"error", "summary"} & document.keys() and values.get("text", "") is not None:
-            yield _make_row(number, values)
+def _list_rows(content: Any) -> list[tuple[int, Sequence[Any]]]:
+    """Return the rows of a JSON document, those of objects below a header of their keys."""
+    rows: Any = list(read_boxes(content)) or content
+    if isinstance(rows, dict):
+        lists = [value for value in rows.values() if isinstance(value, list)]
+        if _has_columns(list(rows)):
+            rows = [rows]
+        elif len(lists) == 1 and all(isinstance(item, dict) for item in lists[0]):
+            rows = lists[0]  # {"images": [{…}, {…}]}
+        elif all(isinstance(value, dict) for value in rows.values()):
+            rows = [{"filename": name, **value} for name, value in rows.items()]
+        else:
+            rows = list(rows.items())  # {file name: text}
+    kinds = set(map(type, rows))
+    if kinds == {dict}:
+        counts = Counter(chain.from_iterable(rows))
+        head = [name for name, count in counts.items() if _RARE_KEY * count >= len(rows)]
+        values = ([row.get(name) for name in head] for row in rows)
+        return [(0, head), *enumerate(values, 1)]
+    if not kinds <= {list, tuple}:
+        raise ValueError("its items are neither all objects nor all lists")
+    return list(enumerate(rows, 1))
 
 
 def _refuse_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -163,22 +160,17 @@ def _find_columns(names: Sequence[str]) -> dict[str, int]:
     ValueError if two of them mean the same.
     """
     columns: dict[str, int] = {}
-    words = [re.sub(r"[\s_-]", "", name.lower()) for name in names]
+    words = [_NO_LETTERS.sub("", name.lower()) for name in names]
     for column, known in _COLUMN_NAMES.items():
-        places = [place for place, word in enumerate(words) if word in known]
-        places = [place for place in places if words[place] not in _WEAK_NAMES] or places
+        # A class beside the text, or a text beside its correction
+        ends = _OTHER_TEXTS if column == "text" else ()
+        places = [n for n, word in enumerate(words) if word in known or word.endswith(ends)]
         exact = [place for place in places if words[place] == column]
-        if len(places) > 1 and len(exact) != 1:
+        if len(places) > 1 and (len(exact) != 1 or not known.issuperset(words[n] for n in places)):
             both = " and ".join(repr(names[place]) for place in places)
-            raise ValueError(f"its columns {both} both mean the {column}")
+            raise ValueError(f"its columns {both} both mean the {column}: remove one of them")
         if places:
             columns[column] = (exact or places)[0]
-    for name, word in zip(names, words, strict=True):
-        # A class beside the text, or a text beside its correction
-        is_known = "text" not in columns or word in _COLUMN_NAMES["text"]
-        if word.endswith(_OTHER_TEXTS) and not is_known:
-            both = f"{names[columns['text']]!r} and {name!r}"
-            raise ValueError(f"its columns {both} may both hold the texts: remove one of them")
     return columns
 
 
@@ -187,9 +179,11 @@ def _make_row(number: int, values: dict[str, Any]) -> Row:
     words = {}
     confidence = _parse_confidence(values.pop("confidence", None))
     for column, value in values.items():
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]
         if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
             problem = f"its {column} is no text: {excerpt(str(value))}"
-            return Row(number, excerpt(str(values.get("filename", ""))), problem=problem)
+            return Row(number, excerpt(str(values["filename"])), problem=problem)
         words[column] = "" if value is None else str(value).strip().strip(_INVISIBLE).strip()
     return Row(number, **words, confidence=confidence)
 
@@ -199,15 +193,11 @@ def _parse_confidence(value: Any) -> float | None:
 
     What is neither is 0.
     """
-    if value is None:
-        return None
-    try:
+    with suppress(TypeError, ValueError):
         number = float(value)
-    except (TypeError, ValueError):
-        return 0.0
-    if number > 1:
-        number /= 100
-    return number if 0 <= number <= 1 else 0.0
+        share = number / 100 if number > 1 else number
+        return share if 0 <= share <= 1 else 0.0
+    return None if value is None else 0.0
 
 
 def to_csv(rows: Iterable[Sequence[object]]) -> str:
@@ -235,8 +225,10 @@ def mark_text(text: str) -> str:
     return f'="{text}"' if _EXCEL_TEXT.match(text) or text.startswith(_FORMULA) else text
 
 
-def _read_csv(text: str, is_image: Callable[[str], object]) -> Iterator[Row]:
-    """Yield the rows of a CSV document, or of lines with a file name, a blank and a text."""
+def _split_lines(text: str) -> tuple[list[tuple[int, list[str]]], str]:
+    """Return the rows of a CSV document, or of lines with a file name, a blank and a text; and what
+    separates their fields.
+    """
     comments = map(_WORD.findall, _COMMENT.findall(text))
     text = _COMMENT.sub("", _EXCEL_SEPARATOR.sub("\n", text))
     stripped = [line.strip() for line in io.StringIO(text, newline=None)]
@@ -256,10 +248,14 @@ def _read_csv(text: str, is_image: Callable[[str], object]) -> Iterator[Row]:
         has_three = len(first.split()) > 2 and _has_columns(first.split())
         if len(widths) > 1 and not has_three:  # some texts have blanks
             lines = [(number, [*fields[:1], " ".join(fields[1:])]) for number, fields in lines]
-    rows = [(number, fields) for number, fields in lines if any(fields)]
+    rows = [
+        (number, [_EXCEL_TEXT.sub(r"\1\2", field) for field in fields])
+        for number, fields in lines
+        if any(fields)
+    ]
     width = len(rows[0][1]) if rows else 0
     heads = [(0, head) for head in comments if len(head) == width and _has_columns(head)]
-    yield from _read_rows(heads[:1] + rows, separator, is_image)
+    return heads[:1] + rows, separator
 
 
 def _has_columns(names: Sequence[str]) -> bool:
@@ -269,45 +265,41 @@ def _has_columns(names: Sequence[str]) -> bool:
 
 
 def _read_rows(
-    rows: list[tuple[int, list[str]]], separator: str, is_image: Callable[[str], object]
+    rows: Sequence[tuple[int, Sequence[Any]]], separator: str, is_image: Callable[[str], object]
 ) -> Iterator[Row]:
     """Yield the rows of a table, with or without a header."""
-    head = rows[0][1] if rows else []
-    columns = _find_columns(head)
-    has_header = {"filename", "text"} <= columns.keys()
-    if not has_header:
-        places = _find_file_columns([row[: len(head)] for _, row in rows[1:] or rows], is_image)
-        texts = [columns.get("text", 1 - places[0])] if len(places) == 1 else []
-        if not texts or (len(head) != 2 and "text" not in columns):
-            raise ValueError(
-                "it needs a first line with filename,text (and, if wanted, split), or rows of a "
-                f"file name and a text; its first line is {excerpt(separator.join(head))!r}"
-            )
-        columns |= {"filename": places[0], "text": texts[0]}
-        is_named = FILE_NAME.fullmatch(head[places[0]]) or is_image(head[places[0]])
-        has_header = separator != " " and not is_named
-    for number, fields in rows[has_header:]:
+    head = list(map(str, rows[0][1])) if rows else []
+    names = list(head)
+    places = _find_file_columns([fields[: len(head)] for _, fields in rows[1:] or rows], is_image)
+    if len(places) == 1:
+        names[places[0]] = "filename"
+        if len(head) == 2:
+            names[1 - places[0]] = "text"
+    columns = _find_columns(names)
+    if not {"filename", "text"} <= columns.keys():
+        raise ValueError(
+            "it needs a first line with filename,text (and, if wanted, split), or rows of a file "
+            "name and a text: save it as such a CSV; its first line is "
+            f"{excerpt(separator.join(head))!r}"
+        )
+    first = head[columns["filename"]]
+    has_other_header = separator != " " and not (FILE_NAME.fullmatch(first) or is_image(first))
+    for number, fields in rows[_has_columns(head) or has_other_header :]:
+        missing = [None] * (len(head) - len(fields))
+        values = {column: [*fields, *missing][place] for column, place in columns.items()}
         if len(fields) > len(head):
-            yield Row(
-                number,
-                fields[columns["filename"]],
-                problem=f"it has {len(fields)} fields instead of {len(head)}: "
-                f"put a text that contains {separator!r} in quotes",
-            )
-        else:
-            fields = [*fields, *[""] * (len(head) - len(fields))]
-            values = {column: fields[place] for column, place in columns.items()}
-            values["text"] = _EXCEL_TEXT.sub(r"\1\2", values["text"])
+            problem = f"it has {len(fields)} fields instead of {len(head)}: "
+            problem += f"put a text that contains {separator!r} in quotes"
+            yield Row(number, str(values["filename"]), problem=problem)
+        elif any(values.values()):  # else the summary of `eval --json`
             yield _make_row(number, values)
 
 
-def _find_file_columns(rows: list[list[str]], is_image: Callable[[str], object]) -> list[int]:
-    """Return the places of the columns in which nearly all rows name images."""
+def _find_file_columns(rows: list[Sequence[Any]], is_image: Callable[[str], object]) -> list[int]:
+    """Return the places of the columns in which nearly all of the first rows name images."""
+    columns = list(zip_longest(*rows[:_FIRST_ROWS], fillvalue=""))
     for test in (FILE_NAME.fullmatch, is_image):
-        shares = [
-            sum(map(bool, map(test, column))) / len(rows)
-            for column in zip_longest(*rows, fillvalue="")
-        ]
+        shares = [fmean(bool(test(str(field))) for field in column) for column in columns]
         places = [place for place, share in enumerate(shares) if share >= _NEARLY_ALL]
         if places:
             return places
@@ -330,10 +322,10 @@ class FileNames:
         self.folder, self.files = folder, set(files)
         self.beside = None if beside == "." else beside
         composed = {unicodedata.normalize("NFC", file): file for file in self.files}
-        stems = [posixpath.splitext(name)[0] for name in composed]
-        by_stem = dict(zip(stems, composed.values(), strict=True))
-        unique = {stem: by_stem[stem] for stem, count in Counter(stems).items() if count == 1}
-        self.file_of = unique | composed
+        stems = Counter(posixpath.splitext(name)[0] for name in composed)
+        by_stem = {posixpath.splitext(name)[0]: file for name, file in composed.items()}
+        unique = {stem: file for stem, file in by_stem.items() if stems[stem] == 1}
+        self.file_of = unique | composed | dict(zip(self.files, self.files, strict=True))
 
     def find(self, name: str) -> str:
         """Return the file that a name means; the name, with slashes, if there is none.
@@ -341,12 +333,9 @@ class FileNames:
         An absolute name, or one from the current folder, may lead into the folder.
         """
         plain = PurePosixPath(name.replace("\\", "/")).as_posix()
-        for path in (name if self.beside is None else f"{self.beside}/{plain}", plain):
-            composed = unicodedata.normalize("NFC", path)
-            if path in self.files or composed in self.file_of:
-                return path if path in self.files else self.file_of[composed]
-        if self.folder is None:
-            return plain
+        file = self._look_up([name if self.beside is None else f"{self.beside}/{plain}", plain])
+        if file is not None or self.folder is None:
+            return file or plain
         inside = in_folder(self.folder, Path(plain))
         # `exists` comes last, so that nothing outside the folder is looked for.
         return plain if inside is None or not os.path.exists(plain) else inside
@@ -359,5 +348,14 @@ class FileNames:
         """
         parts = unquote(_AROUND_PATH.sub("", name.replace("\\", "/"))).split("/")
         ends = ["/".join(parts[start:]) for start in range(len(parts))]
-        ends.append(_UPLOAD.sub("", parts[-1]))
-        return next((self.file_of[end] for end in ends if end in self.file_of), self.find(name))
+        return self._look_up([*ends, _UPLOAD.sub("", parts[-1])]) or self.find(name)
+
+    def _look_up(self, names: Iterable[str]) -> str | None:
+        """Return the first image that has a name, or has it with another extension of images."""
+        for name in names:
+            composed = unicodedata.normalize("NFC", name)
+            stem = posixpath.splitext(composed)[0] if FILE_NAME.fullmatch(name) else name
+            for form in (name, composed, stem):
+                if form in self.file_of:
+                    return self.file_of[form]
+        return None

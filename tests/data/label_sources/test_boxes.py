@@ -15,7 +15,7 @@ def read(document):
     path.write_text(document if isinstance(document, str) else json.dumps(document))
     rows = read_table(path)
     assert not [row for row in rows if row.problem]
-    return {row.filename: row.text for row in rows}
+    return {row.filename.removeprefix("s3://"): row.text for row in rows}
 
 
 def boxes(make, backwards=True):
@@ -99,8 +99,18 @@ def studio_task(file, parts):
             for file, text in TEXTS.items()
         )
         + "</annotations>",
+        "".join(
+            json.dumps(
+                {"source-ref": f"s3://{file}", "job": 0, "job-metadata": {"class-name": text}}
+            )
+            + "\n"
+            for file, text in TEXTS.items()
+        ),
     ],
-    ids=["Label Studio", "PPOCRLabel", "Labelme", "VIA", "CreateML", "VOC", "CVAT", "attributes"],
+    ids=[
+        *("Label Studio", "PPOCRLabel", "Labelme", "VIA", "CreateML", "VOC", "CVAT", "attributes"),
+        "Ground Truth",
+    ],
 )
 def test_the_texts_of_boxes_are_read_from_left_to_right(document):
     assert read(document) == TEXTS
@@ -110,14 +120,18 @@ def test_the_texts_of_boxes_are_read_from_left_to_right(document):
     ("document", "words"),
     [
         ({"images": [{"id": 1, "file_name": "a.png"}], "annotations": [{"bbox": [1]}]}, "CSV"),
-        ({"a.png99": {"filename": "a.png", "regions": [{"shape_attributes": {}}]}}, "CSV"),
         ([{"file": "a.png", "boxes": [{"text": "A"}, {"text": "B"}]}], "'A'"),
-        ([["a.png", None]], "item 1"),
+        ([["a.png", "AB"], None], "items"),
+        ([{"id": "1", "image": "a.png", "conversations": [{"value": "AB"}]}], "conversations"),
+        ({"size": {"width": 9}, "objects": [{"classTitle": "A"}], "tags": []}, "CSV"),
         ("text,b.png\n,x,c.png,d.png\n", "text,b.png"),
         ("<annotation><filename>a.png</filename>", "file.dat"),
         ({"a": [1], "annotations": [1], "b": "a.png"}, "file.dat"),
     ],
-    ids=["COCO", "no texts", "no places", "no text", "more fields", "damaged", "other"],
+    ids=[
+        *("COCO", "no places", "no row", "LLaVA", "Supervisely", "more fields"),
+        *("damaged", "other"),
+    ],
 )
 def test_files_whose_texts_are_not_understood_are_refused(document, words):
     with pytest.raises(UsageError, match=naming("file.dat", words)):

@@ -94,7 +94,15 @@ def test_the_usual_names_of_columns_are_known(header):
         '{"image": "a.png", "label": "AB"}\n\n{"image": "b.png", "label": "é 1"}\n',
         '{"a.png": "AB", "b.png": "é 1"}',
         '{"path": "a.png", "text": "AB", "confidence": 1}\n{"path": "b.png", "text": "é 1"}\n'
-        '{"path": "c.png", "error": "x"}\n{"path": "d.png", "text": null}\n{"summary": {}}\n',
+        '{"summary": {"images": 2}}\n',
+        '{"a.png": {"text": "AB", "by": "me"}, "b.png": {"text": "é 1", "by": "you"}}',
+        '{"text": "a.png", "label": ["AB"]}\n{"text": "b.png", "label": ["é 1"]}\n',  # doccano
+        '{"id": 1, "filename": "a.png", "label": ["AB"], "Comments": []}\n'
+        '{"id": 2, "filename": "b.png", "label": ["é 1"], "Comments": []}\n',
+        '{"source-ref": "a.png", "word": "AB", "word-metadata": {"type": "x"}}\n'
+        '{"source-ref": "b.png", "word": "é 1", "word-metadata": {"type": "x"}}\n',
+        "HITId,Input.image_url,Answer.text\n1x,a.png,AB\n2x,b.png,é 1\n",  # Mechanical Turk
+        "image,captcha_text,width\na.png,AB,90\nb.png,é 1,90\n",
     ],
 )
 def test_every_form_of_a_table_is_read(content):
@@ -133,7 +141,8 @@ def test_a_text_is_neither_cut_nor_changed(content, text):
         "filename\ttext\na.png\tA\tB\nb.png\tCD\n",
         '[{"file": "a.png", "text": 1.5}, {"file": "b.png", "text": "CD"}]',
         '[{"file": "a.png", "text": true}, {"file": "b.png", "text": "CD"}]',
-        '{"file": "a.png", "text": ["A"]}\n{"file": "b.png", "text": "CD"}\n',
+        '{"file": "a.png", "text": ["A", "B"]}\n{"file": "b.png", "text": ["CD"]}\n',
+        '{"file": "a.png", "text": {"A": 1}}\n{"file": "b.png", "text": "CD"}\n',
     ],
 )
 def test_a_row_that_does_not_fit_is_an_error_of_that_row(content):
@@ -160,7 +169,8 @@ def test_a_row_that_does_not_fit_is_an_error_of_that_row(content):
         ("filename,label,solution_text\na.png,1,AB\n", "solution_text"),
         ("filename,text,Correction\na.png,AB,CD\n", "Correction"),
         ('[{"file": "a.png", "label": "hard", "transcript": "AB"}]', "transcript"),
-        ("[1, 2]", "item 1"),
+        ("[1, 2]", "items"),
+        (str([{f"{number}.png": "AB"} for number in range(9000)]), "table.dat"),
         ('{"path": "a.png"', "line 1"),
         ('{"a.png": "AB", "a.png": "CD"}', "a.png"),
         ('filename,text\na.png,"A"B"\n', "table.dat"),
@@ -189,7 +199,11 @@ def test_rows_have_the_number_of_their_line():
 
 
 @pytest.mark.parametrize(
-    "name", ["é.png", "e\u0301.png", "é", "sub/a.png", "sub\\a.png", "./sub/a", "a.png"]
+    "name",
+    [
+        *("é.png", "e\u0301.png", "é", "é.jpg", "e\u0301.JPEG"),
+        *("sub/a.png", "sub\\a.png", "./sub/a", "sub/a.jpg", "a.png"),
+    ],
 )
 def test_a_name_means_an_image_in_any_form(name):
     names = FileNames(None, None if name != "a.png" else "sub", ["e\u0301.png", "sub/a.png"])
@@ -240,7 +254,7 @@ def test_confidences_are_shares_or_percentages_and_anything_else_is_none(tmp_pat
         "/home/somebody/captchas/sub/a.png",
         "C:\\Users\\me\\captchas\\a.png",
         "../train/a.png",
-        "other/folder/a",
+        *("other/folder/a", "other/folder/a.jpg"),
     ],
 )
 def test_a_table_of_another_folder_or_program_means_the_images_here(tmp_path, name):
