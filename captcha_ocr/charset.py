@@ -293,9 +293,8 @@ def find_charset(
     both_cases = Charset(characters)
     if case_sensitive or not mixes_cases(labelled):
         return both_cases
-    case: Literal["lower", "upper"] = "lower"
-    if given is not None and characters == characters.upper() != characters.lower():
-        case = "upper"
+    is_upper = given is not None and characters == characters.upper() != characters.lower()
+    case: Literal["lower", "upper"] = "upper" if is_upper else "lower"
     one_case = dict.fromkeys(_to_case(character, case) for character in both_cases.symbols)
     return Charset("".join(one_case), case)
 

@@ -190,14 +190,11 @@ def _find_first_labels(
     tables = [labels_file] if labels_file is not None else _find_tables(images, files)
     if tables:
         return _labels_from_tables(images, files, tables)
-    in_text_files = _labels_from_text_files(images, files)
-    if in_text_files is not None:
+    if in_text_files := _labels_from_text_files(images, files):
         return in_text_files
     fits = _make_fit_test(config)
     named = labels_from_names(files.images, fits)
-    if named.labels:
-        return named
-    return _labels_from_folders(files.images, fits) or named
+    return named if named.labels else _labels_from_folders(files.images, fits) or named
 
 
 def _correct(found: Found, corrected: list[Label], refused: Problems, table: str) -> Found:
@@ -291,7 +288,7 @@ def read_labels(
     it; a name in another Unicode form, or without its extension, means one of them.
     """
     names = FileNames(folder, None if folder is None else in_folder(folder, path.parent), files)
-    rows = read_table(path, lambda name: {names.find(name), names.find_moved(name)} & names.files)
+    rows = read_table(path, lambda name: names.find_moved(name) in names.files)
     is_moved = names.files.isdisjoint(names.find(row.filename) for row in rows)
     find = names.find_moved if is_moved else names.find
     labels: dict[str, Label] = {}

@@ -8,7 +8,6 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count, takewhile
@@ -228,8 +227,8 @@ def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallb
         problems = plan.problems | unreadable | conflicts
         rows_of = split_rows(kept, labels, contents, manifest.charset, plan.config)
         if not rows_of["train"]:
-            few = f"{counted(len(kept), 'usable image')}, too few for "
-            few += "training, validation and test sets"
+            usable = counted(len(kept), "usable image")
+            few = f"{usable}, too few for training, validation and test sets"
             if all(label.split for label in labels):
                 few = "no label has the split train; delete the column split, or label more images"
             examples = [f"{file}: {reason}" for file, reason in list(problems.items())[:3]]
@@ -270,12 +269,8 @@ def prepare_folds(
         f"{out} holds shards that are no folds; choose another `out`",
     )
     present = list_folds(out)
-    are_same = len(present) <= folds
-    for number, folder in enumerate(present, 1):
-        with suppress(CaptchaOcrError):  # `prepare` completes it, or reports that it is damaged
-            are_same = are_same and read_manifest(folder).options.get("fold") == [number, folds]
     check(
-        options.force or are_same,
+        options.force or len(present) <= folds,
         f"{out} holds {len(present)} folds; choose another `out`, or replace them with `force`",
     )
     with writing_to(out):
@@ -365,8 +360,8 @@ def label_options(manifest: Manifest) -> dict[str, object]:
 
 def _given_options(manifest: Manifest, names: Iterable[str]) -> dict[str, object]:
     """Return those of the named options that a preparation was given, as they were given."""
-    defaults = {**_collect_options(PrepareConfig()), "max_bytes": MAX_BYTES}
-    defaults |= {"ink": None, "readings": False}
+    newer = {"ink": None, "readings": False}  # which manifests of older versions lack
+    defaults = _collect_options(PrepareConfig()) | newer | {"max_bytes": MAX_BYTES}
     options = defaults | manifest.options
     changed = [name for name in names if options[name] != defaults[name]]
     return {name: _as_given(options[name]) for name in changed}
@@ -398,14 +393,13 @@ def _find_finished(out: Path, planned: Manifest) -> Manifest:
             check_shards(Dataset((out,), (existing,)).refs)
             return existing
     except DamagedError as error:
-        is_shards = is_ours(out / MANIFEST_FILE, MANIFEST_FORMAT)
-        way_out = "make the shards again with `force`" if is_shards else "choose another `out`"
-        raise DamagedError(f"{error}; {way_out}") from None
+        ways = "make the shards again with `force`, or choose another `out`"
+        raise DamagedError(f"{error}; {ways}") from None
     before, after = existing.options, planned.options
     changes = {f"`{name}`": (before.get(name), after.get(name)) for name in before | after}
     changes["input size"] = existing.size, planned.size
     changed = [
-        f"{name}: {change(_show_value(old), _show_value(new))}"
+        f"{name}: {change(_as_given(old), _as_given(new))}"
         for name, (old, new) in changes.items()
         if old != new
     ]
@@ -416,12 +410,6 @@ def _find_finished(out: Path, planned: Manifest) -> Manifest:
         f"{out} holds the shards of another preparation ({', '.join(changed)}); "
         "choose another `out`, or replace them with `force`"
     )
-
-
-def _show_value(value: object) -> object:
-    if isinstance(value, bool):
-        return "set" if value else None
-    return _as_given(value)
 
 
 def clear(out: Path) -> None:

@@ -47,9 +47,8 @@ def find_no_texts(texts: Collection[str]) -> dict[str, int]:
     most = max((count for text, count in counts.items() if text not in odd | alone), default=0)
     least = max(_FEWEST, _TIMES * most)
     # The length alone says less, so it needs more.
-    found = {text for text in odd if counts[text] >= least}
-    found |= {text for text in alone if counts[text] >= 2 * least}
-    return {text: counts[text] for text in found if most}
+    fewest = dict.fromkeys(odd, least) | dict.fromkeys(alone, 2 * least)
+    return {text: counts[text] for text in fewest if most and counts[text] >= fewest[text]}
 
 
 def _looks_like_none(text: str, are_words: bool) -> bool:

@@ -44,8 +44,7 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
     }
     problems = {file: reason for file, reason in reasons.items() if reason is not None}
     fit = [label for label in labels if label.file not in problems]
-    first = labels[0].file
-    check(bool(fit), f"no label can be learnt; {first}: {problems.get(first)}")
+    check(bool(fit), f"no label can be learnt; {labels[0].file}: {reasons[labels[0].file]}")
     charset = find_charset((label.text for label in fit), config.charset, config.case_sensitive)
     unknown = {label: charset.unknown_characters(label.text) for label in fit}
     problems |= {
@@ -54,8 +53,8 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
         if characters
     }
     selected = [label for label in fit if label.file not in problems]
-    first = fit[0].file
-    check(bool(selected), f"no label fits the alphabet {charset}; {first}: {problems.get(first)}")
+    why = f"{fit[0].file}: {problems.get(fit[0].file)}"
+    check(bool(selected), f"no label fits the alphabet {charset}; {why}")
     check(
         len(selected) == 1 or len({charset.normalize(label.text) for label in selected}) > 1,
         f"all {len(selected):,} images are labelled {selected[0].text!r}, so there is nothing "

@@ -182,8 +182,11 @@ def _make_row(number: int, values: dict[str, Any]) -> Row:
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
         if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
-            problem = f"its {column} is no text: {excerpt(str(value))}"
-            return Row(number, excerpt(str(values["filename"])), problem=problem)
+            return Row(
+                number,
+                excerpt(str(values["filename"])),
+                problem=f"its {column} is no text: {excerpt(str(value))}",
+            )
         words[column] = "" if value is None else str(value).strip().strip(_INVISIBLE).strip()
     return Row(number, **words, confidence=confidence)
 
@@ -253,9 +256,9 @@ def _split_lines(text: str) -> tuple[list[tuple[int, list[str]]], str]:
         for number, fields in lines
         if any(fields)
     ]
-    width = len(rows[0][1]) if rows else 0
-    heads = [(0, head) for head in comments if len(head) == width and _has_columns(head)]
-    return heads[:1] + rows, separator
+    first_row = rows[0][1] if rows else []
+    heads = [head for head in comments if len(head) == len(first_row) and _has_columns(head)]
+    return [*((0, head) for head in heads[:1]), *rows], separator
 
 
 def _has_columns(names: Sequence[str]) -> bool:
@@ -285,12 +288,15 @@ def _read_rows(
     first = head[columns["filename"]]
     has_other_header = separator != " " and not (FILE_NAME.fullmatch(first) or is_image(first))
     for number, fields in rows[_has_columns(head) or has_other_header :]:
-        missing = [None] * (len(head) - len(fields))
-        values = {column: [*fields, *missing][place] for column, place in columns.items()}
+        field_at = dict(enumerate(fields))
+        values = {column: field_at.get(place) for column, place in columns.items()}
         if len(fields) > len(head):
-            problem = f"it has {len(fields)} fields instead of {len(head)}: "
-            problem += f"put a text that contains {separator!r} in quotes"
-            yield Row(number, str(values["filename"]), problem=problem)
+            yield Row(
+                number,
+                str(values["filename"]),
+                problem=f"it has {len(fields)} fields instead of {len(head)}: "
+                f"put a text that contains {separator!r} in quotes",
+            )
         elif any(values.values()):  # else the summary of `eval --json`
             yield _make_row(number, values)
 
@@ -299,8 +305,8 @@ def _find_file_columns(rows: list[Sequence[Any]], is_image: Callable[[str], obje
     """Return the places of the columns in which nearly all of the first rows name images."""
     columns = list(zip_longest(*rows[:_FIRST_ROWS], fillvalue=""))
     for test in (FILE_NAME.fullmatch, is_image):
-        shares = [fmean(bool(test(str(field))) for field in column) for column in columns]
-        places = [place for place, share in enumerate(shares) if share >= _NEARLY_ALL]
+        named = [list(map(bool, map(test, map(str, column)))) for column in columns]
+        places = [place for place, column in enumerate(named) if fmean(column) >= _NEARLY_ALL]
         if places:
             return places
     return []
