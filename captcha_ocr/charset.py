@@ -251,18 +251,17 @@ def resolve_alphabet(name_or_characters: str) -> str:
     A minus stands for itself at the ends and beside signs. UsageError for what seems to be a name
     or a range, and is none.
     """
-    if name_or_characters in NAMED_ALPHABETS:
-        return NAMED_ALPHABETS[name_or_characters]
-    is_in_order = "".join(sorted(name_or_characters)) == name_or_characters
-    if not is_in_order and _MAY_BE_WORD.fullmatch(name_or_characters):
-        near = get_close_matches(name_or_characters.casefold(), _MEANT, 1, _IS_NEAR)
+    characters = NAMED_ALPHABETS.get(name_or_characters, name_or_characters)
+    is_in_order = "".join(sorted(characters)) == characters
+    if not is_in_order and _MAY_BE_WORD.fullmatch(characters):
+        near = get_close_matches(characters.casefold(), _MEANT, 1, _IS_NEAR)
         check(
             not near,
-            f"there is no alphabet {name_or_characters!r}; did you mean "
+            f"there is no alphabet {characters!r}; did you mean "
             f"{''.join(map(_MEANT.__getitem__, near))}? If you mean the characters themselves, "
-            f"write them in order: {''.join(sorted(set(name_or_characters)))}",
+            f"write them in order: {''.join(sorted(set(characters)))}",
         )
-    return _RANGE.sub(_expand_range, unicodedata.normalize("NFC", name_or_characters))
+    return _RANGE.sub(_expand_range, unicodedata.normalize("NFC", characters))
 
 
 def _expand_range(match: re.Match[str]) -> str:

@@ -232,8 +232,7 @@ def _list_hints(images: Path, files: ImageFiles, has_table: bool) -> Iterator[st
 def _find_tables(images: Path, files: ImageFiles) -> list[Path]:
     """Return the tables with a usual name in a folder, else those in the folders below it."""
     tables = [file for file in files.others if PurePosixPath(file).name.lower() in TABLES]
-    at_top = [file for file in tables if "/" not in file]
-    at_top.sort(key=lambda file: TABLES.index(file.lower()))
+    at_top = [file for name in TABLES for file in tables if file.lower() == name]
     return [images / file for file in at_top[:1] or tables]
 
 
@@ -358,10 +357,9 @@ def labels_from_pattern(files: list[str], pattern: str) -> Found:
 
     def find_text(file: str) -> str:
         match = compiled.search(file if "/" in pattern else PurePosixPath(file).name)
-        if match is None:
-            raise LabelError("`label_pattern` does not match its name")
-        check(bool(match[group]), "`label_pattern` finds no text in its name", LabelError)
-        return match[group]
+        text = match[group] if match else ""
+        check(bool(text), "`label_pattern` finds no text in its name", LabelError)
+        return text
 
     return _label_each(files, find_text, "`label_pattern`")
 

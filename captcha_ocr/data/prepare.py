@@ -8,6 +8,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count, takewhile
@@ -162,15 +163,13 @@ def prepare(
             if (out / MANIFEST_FILE).exists():
                 inputs = plan.fingerprint(_hash_files(plan))
                 planned = replace(plan.manifest, inputs_sha256=inputs)
-                try:
+                ignored = [CaptchaOcrError] if options.force else []
+                with suppress(*ignored):
                     return Prepared(_find_finished(out, planned), found, {}, already_there=True)
-                except CaptchaOcrError:
-                    if not options.force:
-                        raise
-                    check(
-                        is_ours(out / MANIFEST_FILE, MANIFEST_FORMAT),
-                        f"{out / MANIFEST_FILE} was not written by prepare; choose another `out`",
-                    )
+                check(
+                    is_ours(out / MANIFEST_FILE, MANIFEST_FORMAT),
+                    f"{out / MANIFEST_FILE} was not written by prepare; choose another `out`",
+                )
             return _carry_out(plan, out, workers, progress)
 
 
@@ -227,8 +226,10 @@ def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallb
         problems = plan.problems | unreadable | conflicts
         rows_of = split_rows(kept, labels, contents, manifest.charset, plan.config)
         if not rows_of["train"]:
-            usable = counted(len(kept), "usable image")
-            few = f"{usable}, too few for training, validation and test sets"
+            few = (
+                f"{counted(len(kept), 'usable image')}, too few for "
+                "training, validation and test sets"
+            )
             if all(label.split for label in labels):
                 few = "no label has the split train; delete the column split, or label more images"
             examples = [f"{file}: {reason}" for file, reason in list(problems.items())[:3]]
@@ -342,13 +343,16 @@ def _collect_options(config: PrepareConfig) -> dict[str, object]:
 
 def prepare_command(manifest: Manifest, out: Path, preset: str) -> Command:
     """Return the command that makes the same shards in `out` again, with the size of `preset`."""
-    options: dict[str, object] = {"preset": preset}
-    fold = manifest.options.get("fold")
+    folds, fold = {}, manifest.options.get("fold")
     if isinstance(fold, list) and len(fold) == 2:
-        out, options["folds"] = out.parent, fold[1]
-    given = _given_options(manifest, ("ink", "split", "seed", "readings"))
-    options |= label_options(manifest) | given
-    return Command("prepare", (manifest.source,), {"out": out, **options, "force": True})
+        out, folds["folds"] = out.parent, fold[1]
+    options = {
+        **{"out": out, "preset": preset, **folds},
+        **label_options(manifest),
+        **_given_options(manifest, ("ink", "split", "seed", "readings")),
+        "force": True,
+    }
+    return Command("prepare", (manifest.source,), options)
 
 
 def label_options(manifest: Manifest) -> dict[str, object]:
@@ -360,11 +364,11 @@ def label_options(manifest: Manifest) -> dict[str, object]:
 
 def _given_options(manifest: Manifest, names: Iterable[str]) -> dict[str, object]:
     """Return those of the named options that a preparation was given, as they were given."""
-    newer = {"ink": None, "readings": False}  # which manifests of older versions lack
-    defaults = _collect_options(PrepareConfig()) | newer | {"max_bytes": MAX_BYTES}
-    options = defaults | manifest.options
-    changed = [name for name in names if options[name] != defaults[name]]
-    return {name: _as_given(options[name]) for name in changed}
+    newer = {"max_bytes": MAX_BYTES, "ink": None, "readings": False}
+    defaults = _collect_options(PrepareConfig()) | newer
+    given = manifest.options
+    changed = [name for name in names if given.get(name, defaults[name]) != defaults[name]]
+    return {name: _as_given(given[name]) for name in changed}
 
 
 def _as_given(value: object) -> object:
@@ -397,10 +401,9 @@ def _find_finished(out: Path, planned: Manifest) -> Manifest:
         raise DamagedError(f"{error}; {ways}") from None
     before, after = existing.options, planned.options
     changes = {f"`{name}`": (before.get(name), after.get(name)) for name in before | after}
-    changes["input size"] = existing.size, planned.size
     changed = [
         f"{name}: {change(_as_given(old), _as_given(new))}"
-        for name, (old, new) in changes.items()
+        for name, (old, new) in {**changes, "input size": (existing.size, planned.size)}.items()
         if old != new
     ]
     # Other options choose other labels

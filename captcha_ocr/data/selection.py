@@ -53,8 +53,10 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
         if characters
     }
     selected = [label for label in fit if label.file not in problems]
-    why = f"{fit[0].file}: {problems.get(fit[0].file)}"
-    check(bool(selected), f"no label fits the alphabet {charset}; {why}")
+    check(
+        bool(selected),
+        f"no label fits the alphabet {charset}; {fit[0].file}: {problems.get(fit[0].file)}",
+    )
     check(
         len(selected) == 1 or len({charset.normalize(label.text) for label in selected}) > 1,
         f"all {len(selected):,} images are labelled {selected[0].text!r}, so there is nothing "

@@ -344,8 +344,7 @@ def advice_on_tables(contents: Found, texts: Sequence[str]) -> list[str]:
     """Return what to do with texts that a spreadsheet or a model may have written."""
     advice = advice_on_spreadsheet(texts) if contents.has_table else []
     advice += _advise_on_frame(texts)
-    odd = find_odd_characters({label.file: label.text for label in contents.labels})
-    if odd:
+    if odd := find_odd_characters({label.file: label.text for label in contents.labels}):
         places = _join_first([f"{character} ({file})" for file, character in odd.items()])
         advice.append(f"hardly any other text has {places}: a note, or a typing error?")
     if contents.readings:

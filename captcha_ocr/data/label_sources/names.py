@@ -108,8 +108,11 @@ class NameReader:
         ]
         check(bool(possible), f"its name holds no text; {HINT}", LabelError)
         clear = [place for place in possible if place in rules.clear] or possible
-        texts = self._find_fitting(pieces, clear) or self._find_fitting(pieces, possible)
-        texts = texts or [values[place] for place in clear]
+        texts = (
+            self._find_fitting(pieces, clear)
+            or self._find_fitting(pieces, possible)
+            or [values[place] for place in clear]
+        )
         if len(texts) == 1:
             return texts[0]
         ways = " or ".join(map(repr, dict.fromkeys([*texts, stem])))

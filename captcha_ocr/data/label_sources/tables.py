@@ -306,8 +306,7 @@ def _find_file_columns(rows: list[Sequence[Any]], is_image: Callable[[str], obje
     columns = list(zip_longest(*rows[:_FIRST_ROWS], fillvalue=""))
     for test in (FILE_NAME.fullmatch, is_image):
         named = [list(map(bool, map(test, map(str, column)))) for column in columns]
-        places = [place for place, column in enumerate(named) if fmean(column) >= _NEARLY_ALL]
-        if places:
+        if places := [place for place, column in enumerate(named) if fmean(column) >= _NEARLY_ALL]:
             return places
     return []
 
