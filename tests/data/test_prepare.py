@@ -185,15 +185,6 @@ def test_texts_of_several_lengths_are_kept_and_so_is_an_image_of_one_pixel(tmp_p
     assert sorted(text for _, text in samples(tmp_path / "out")) == ["a", "aa", "abc", "ba"]
 
 
-def test_a_text_that_does_not_fit_is_left_out_with_a_reason():
-    rows = [(200, "abc"), (201, "ax"), *numbered(100)]
-    prepared = prepare_rows(rows, replace(SMALL, charset="ab"))
-    assert list(prepared.problems) == ["0.png", "1.png"]
-    assert all(map(re.search, (naming("'abc'", "`lengths`"), "'x'"), prepared.problems.values()))
-    assert (prepared.manifest.charset.characters, prepared.manifest.left_out) == ("ab", 2)
-    assert prepared.manifest.lengths == Lengths(2, 2)
-
-
 # --- running it again ----------------------------------------------------------------------------
 
 
@@ -354,8 +345,6 @@ def test_folds_are_not_made_among_shards_or_beside_files_of_others(images, done,
         prepare_folds(images, done, 2, tiny(), ONE_WORKER)
     out = tmp_path / "folds"
     prepare_folds(images, out, 3, tiny(), ONE_WORKER)
-    with pytest.raises(UsageError, match="`force`"):
-        prepare_folds(images, out, 2, tiny(), ONE_WORKER)
     (out / "fold-3" / LOCK_FILE).touch()  # as a killed writer leaves it
     prepare_folds(images, out, 2, tiny(), replace(ONE_WORKER, force=True))
     assert sorted(out.iterdir()) == list_folds(out) == [out / "fold-1", out / "fold-2"]

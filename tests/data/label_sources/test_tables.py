@@ -185,11 +185,6 @@ def test_what_is_no_table_is_refused_with_its_first_line(content, shown):
     assert len(str(refusal.value)) < 500
 
 
-def test_a_missing_table_is_named(tmp_path):
-    with pytest.raises(UsageError, match=r"gone\.csv"):
-        read_table(tmp_path / "gone.csv")
-
-
 def test_rows_have_the_number_of_their_line():
     assert read("filename,text\na.png,AB\n\nb.png,CD\n") == [
         Row(2, "a.png", "AB"),
@@ -268,12 +263,18 @@ def test_a_table_of_another_folder_or_program_means_the_images_here(tmp_path, na
     assert Label("a.png", "AB") not in labels
 
 
-def test_a_column_is_known_by_the_images_that_it_names(tmp_path):
-    table, images = tmp_path / "table.csv", [f"k{number}.png" for number in range(20)]
-    rows = "".join(f"{number},k{number},AB{number}\n" for number in range(20))
-    table.write_text(f"number,Bild,text\n{rows}")
-    found, problems = read_labels(table, tmp_path, images)
-    assert ([label.text for label in found], problems) == ([f"AB{n}" for n in range(20)], {})
-    table.write_text("".join(f"k{number} AB{number}\n" for number in range(19)) + "other CD\n")
-    found, problems = read_labels(table, tmp_path, images)
-    assert [label.file for label in found] == [*images[:19], "other"]
+@pytest.mark.parametrize(
+    ("first", "row", "last"),
+    [
+        ("number,Bild,text\n", "{0},k{0},AB{0}\n", "20,k20,AB20\n"),
+        ("", "k{0} AB{0}\n", "other AB20\n"),
+        ("", "k{0},AB{0}\n", "other,AB20\n"),
+    ],
+)
+def test_a_column_is_known_by_the_images_that_it_names(tmp_path, first, row, last):
+    rows = "".join(row.format(number) for number in range(20))
+    (tmp_path / "table.csv").write_text(first + rows + last)
+    images = [f"k{number}.png" for number in range(21)]
+    found, problems = read_labels(tmp_path / "table.csv", tmp_path, images)
+    assert ([label.text for label in found], problems) == ([f"AB{n}" for n in range(21)], {})
+    assert [label.file for label in found[:20]] == images[:20]
