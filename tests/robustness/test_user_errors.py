@@ -260,7 +260,7 @@ CASES = [  # command, exit status, what one line on stderr names
     (
         "prepare images --out shards --preset tiny --case-sensitive",
         2,
-        "--case-sensitive: unset -> set",
+        "--case-sensitive: False -> True",
     ),
     (
         "prepare images --out shards --preset tiny --max-bytes 999999",
