@@ -44,7 +44,7 @@ OPTIONS_FILE = "generator.json"  # by `generate`
 ANSWERS_FILE, ANSWERS_JOURNAL = "answers.csv", "answers.jsonl"  # of `label --blind`
 _TABLE_EXTENSIONS = (
     *(".csv", ".tsv", ".json", ".jsonl", ".xml", ".manifest"),
-    *(".xlsx", ".xls", ".ods", ".parquet", ".arrow", ".sqlite", ".db"),
+    *(".xlsx", ".xls", ".ods", ".parquet", ".arrow"),
 )
 # In either case; metadata as Hugging Face's datasets have it.
 TABLES = (

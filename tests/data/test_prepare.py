@@ -177,14 +177,6 @@ def test_a_damaged_file_is_named_and_left_out_and_the_others_keep_their_labels(
     assert kept < set(samples(shards))
 
 
-def test_texts_of_several_lengths_are_kept_and_so_is_an_image_of_one_pixel(tmp_path):
-    images = labelled(tmp_path / "images", [(0, "abc"), (1, "a"), (2, "ba"), (3, "aa")])
-    Image.new("RGB", (1, 1), "red").save(images / "0.png")
-    prepared = prepare(images, tmp_path / "out", SMALL)
-    assert (prepared.problems, prepared.manifest.lengths) == ({}, Lengths(1, 3))
-    assert sorted(text for _, text in samples(tmp_path / "out")) == ["a", "aa", "abc", "ba"]
-
-
 # --- running it again ----------------------------------------------------------------------------
 
 

@@ -49,7 +49,7 @@ _OTHER_TEXTS = ("text", "transcript", "solution", "answer", "correction")
 _RARE_KEY = 100  # one that fewer than 1 in 100 objects have is no column
 _FIRST_ROWS = 1000  # that tell which column names images
 # Between the words of a column's name, and before it, as in Answer.text
-_NO_LETTERS = re.compile(r".*\.|[\s_-]")
+_AROUND_WORDS = re.compile(r".*\.|[\s_-]")
 _INVISIBLE = "\u200b\u200e\u200f\ufeff"  # that chat programs and spreadsheets add
 _EXCEL_SEPARATOR = re.compile(r"\A\s*sep=[,;\t]\s*\n")  # a first line for Excel
 # ="0012" and '0012: how people make a spreadsheet keep zeros
@@ -160,7 +160,7 @@ def _find_columns(names: Sequence[str]) -> dict[str, int]:
     ValueError if two of them mean the same.
     """
     columns: dict[str, int] = {}
-    words = [_NO_LETTERS.sub("", name.lower()) for name in names]
+    words = [_AROUND_WORDS.sub("", name.lower()) for name in names]
     for column, known in _COLUMN_NAMES.items():
         # A class beside the text, or a text beside its correction
         ends = _OTHER_TEXTS if column == "text" else ()
