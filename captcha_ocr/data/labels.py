@@ -134,8 +134,10 @@ class Found:
         if self.labels:
             return self
         file, reason = next(iter(self.problems.items()))
-        way = "adapt makes a model without labels, and label is a page to write them"
-        reasons = ["no image has a label", f"{file}: {reason}", *self.hints, way]
+        reasons = [
+            *("no image has a label", f"{file}: {reason}", *self.hints),
+            "adapt makes a model without labels, and label is a page to write them",
+        ]
         raise UsageError("; ".join(reasons))
 
 

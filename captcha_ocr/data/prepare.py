@@ -215,7 +215,6 @@ def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallb
     with TemporaryDirectory(suffix=TEMPORARY, dir=out) as folder:
         staging = Path(folder)
         decoded = _decode_all(plan, staging / _PIXELS, workers, progress)
-        hashes = [image.sha256 for image in decoded]
         unreadable = {
             label.file: image.reason
             for label, image in zip(labels, decoded, strict=True)
@@ -236,7 +235,7 @@ def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallb
             raise UsageError(f"{few} ({'; '.join(examples)})" if examples else few)
         manifest = replace(
             manifest,
-            inputs_sha256=plan.fingerprint(hashes),
+            inputs_sha256=plan.fingerprint([image.sha256 for image in decoded]),
             left_out=len(problems),
             shards=tuple(_write_shards(staging, rows_of, plan, workers)),
             reasons=tuple(

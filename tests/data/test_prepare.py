@@ -155,12 +155,6 @@ def test_corrections_replace_every_other_label_keep_the_split_and_name_images_wi
         assert sorted(text for _, text in samples(Path("out"), split)) == texts
 
 
-def test_a_table_without_an_image_to_train_on_is_named_by_its_column():
-    rows = [(grey, text, "test") for grey, text in enumerate(("ab", "bb", "aa", "ba"), 1)]
-    with pytest.raises(CaptchaOcrError, match=naming("split", "train")):
-        prepare_rows(rows)
-
-
 # --- what is left out or refused -----------------------------------------------------------------
 
 

@@ -91,10 +91,16 @@ def test_given_splits_are_kept_and_validation_images_are_drawn_where_there_are_n
     assert counts(out) == [9, 1, 0]  # no test set is drawn
 
 
-def test_three_images_are_enough_and_two_are_not():
-    with pytest.raises(CaptchaOcrError, match="2"):
-        prepare_rows(numbered(2))
-    assert not Path("out").exists()
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (numbered(2), ["2 usable images", "training"]),
+        (numbered(4, lambda _: "test"), ["column split", "train"]),
+    ],
+)
+def test_three_images_are_enough_unless_a_table_trains_on_none(rows, words):
+    with pytest.raises(CaptchaOcrError, match=naming(*words)):
+        prepare_rows(rows)
     prepare_rows(numbered(3))
     assert counts(Path("out")) == [1, 1, 1]
 
