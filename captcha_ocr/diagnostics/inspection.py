@@ -303,9 +303,7 @@ def advice_on_images(inspection: Inspection) -> list[str]:
         advice.append("most images have no label: adapt learns from them, too")
     advice += advice_on_tables(contents, inspection.texts)
     fewest = _MIN_TEXTS_KNOWN if inspection.preset == "finetune" else _MIN_TEXTS
-    # A character of one text among many may be a typing error, as is said above.
-    least = 2 if len(inspection.labels) >= _MANY_LABELS else 1
-    rare = "".join(character for character, count in characters.items() if least <= count < fewest)
+    rare = "".join(character for character, count in characters.items() if count < fewest)
     both = "".join(c for c in characters if c.lower() != c and c.lower() in characters)
     is_merged = both and not inspection.case_sensitive
     times = counted(len(inspection.conflicts), "time")
