@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.version import __version__
-from captcha_ocr.web.bodies import MAX_BODY, image_among, read_fields
+from captcha_ocr.web.bodies import MAX_BODY, read_fields, take_image
 from captcha_ocr.web.http import JSON_TYPE, Endpoint, content_type
 
 # What the numbers 0 to 6 mean where characters are asked for
@@ -56,7 +56,7 @@ async def _answer(read: Reader, wording: _Wording | None, request: Request) -> R
         fields = await read_fields(request)
         wants_all = str(fields.get("probability", "")).lower() in ("true", "1")
         check(not wants_all, "probabilities are not given here, but by /v1/read")
-        text = await read(image_among(fields), _find_charset(fields), _find_ink(fields))
+        text = await read(take_image(fields), _find_charset(fields), _find_ink(fields))
     except CaptchaOcrError as error:
         return wording("", str(error))
     return wording(text, "")

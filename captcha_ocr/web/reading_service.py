@@ -28,7 +28,7 @@ from captcha_ocr.inference.model_folder import describe_model, read_config
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.version import __version__
-from captcha_ocr.web.bodies import MAX_BODY, as_bytes, image_among, read_fields
+from captcha_ocr.web.bodies import MAX_BODY, as_bytes, read_fields, take_image
 from captcha_ocr.web.ddddocr import make_ddddocr_endpoints
 from captcha_ocr.web.http import Address, Endpoint, Gate, WriteLine, make_page
 from captcha_ocr.web.prometheus import CONTENT_TYPE, Metrics
@@ -157,7 +157,7 @@ class ReadingService:
 
     async def _read(self, request: Request) -> Response:
         recognizer, describe = self._parse_query(request)
-        reading = await self._read_image(recognizer, image_among(await read_fields(request)))
+        reading = await self._read_image(recognizer, take_image(await read_fields(request)))
         return JSONResponse(describe(reading))
 
     async def _read_text(self, image: bytes, charset: str | None, ink: str | None) -> str:

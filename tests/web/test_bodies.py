@@ -1,12 +1,14 @@
 """However people send an image, its text is the same."""
 
 import base64
+from email.mime.image import MIMEImage
+from email.mime.multipart import MIMEMultipart
 from urllib.parse import quote, urlencode
 
 import pytest
 
 from captcha_ocr.errors import UsageError
-from captcha_ocr.web.bodies import image_among, parse_fields
+from captcha_ocr.web.bodies import parse_fields, take_image
 
 from .conftest import SAMPLE
 
@@ -14,6 +16,10 @@ DATA = SAMPLE.read_bytes()
 ENCODED = base64.b64encode(DATA).decode()
 URI = f"data:image/png;base64,{ENCODED}"
 FORM = "application/x-www-form-urlencoded"
+
+
+MULTIPART = "multipart/form-data; boundary=x1"
+LINES = base64.encodebytes(DATA)  # of 76 characters
 
 
 def make_parts(*parts):
@@ -26,7 +32,19 @@ def make_parts(*parts):
     return body + b"--x1--\r\n"
 
 
-MULTIPART = "multipart/form-data; boundary=x1"
+def make_part(head, content):
+    """Return a form of one part, whose headers follow `Content-Disposition: form-data; `."""
+    start = f"--x1\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode()
+    return start + content + b"\r\n--x1--\r\n"
+
+
+def write_with_email_package():
+    """Return the same as Python's email package writes it: base64 in lines that end in \\n."""
+    image = MIMEImage(DATA, "png")
+    image.add_header("Content-Disposition", "form-data", name="image")
+    form = MIMEMultipart("form-data", "x1", [image])
+    form.preamble = "This is a form."
+    return form.as_bytes().partition(b"\n\n")[2]
 
 
 @pytest.mark.parametrize(
@@ -43,21 +61,28 @@ MULTIPART = "multipart/form-data; boundary=x1"
         (f'{{"image": "{ENCODED}"}}'.encode(), "application/json; charset=utf-8"),
         (f'{{"image": "{URI}"}}'.encode(), "text/plain"),
         (urlencode({"image": ENCODED}).encode(), FORM),
-        (urlencode({"probability": "false", "file": URI}).encode(), FORM),
+        (urlencode({"fold_case": "false", "file": URI}).encode(), FORM),
         (f"image={ENCODED}".encode(), FORM),  # its + are not escaped
         (f"image={quote(quote(ENCODED))}".encode(), FORM),
         (make_parts(("image", "a.png", DATA)), MULTIPART),
         (make_parts(("file", "a.png", DATA)), MULTIPART),
         (make_parts(("image", "", ENCODED.encode())), MULTIPART),
         (make_parts(("image", "", b""), ("file", "a.png", DATA)), MULTIPART),
-        (make_parts(("charsets", "", b"0-9"), ("file", "", URI.encode())), MULTIPART),
+        (make_parts(("length", "", b"4"), ("file", "", URI.encode())), MULTIPART),
         (make_parts(("image", "a.png", DATA)), "Multipart/Form-Data; boundary=x1"),
         (make_parts(("image", "a.png", DATA)), 'multipart/form-data; charset=x; boundary="x1"'),
         (make_parts(("image", "", ENCODED.encode())).replace(b'"', b""), MULTIPART),
-        (make_parts(("note", "image.png", b"x"), ("image", "é; name=x", DATA)), MULTIPART),
+        (make_parts(("", "image.png", b"x"), ("image", "é; name=x", DATA)), MULTIPART),
         (b"Preamble\r\n" + make_parts(("image", "a.png", DATA)) + b"Epilogue", MULTIPART),
+        (make_part("name=image", DATA), MULTIPART),  # a file without a name
+        (make_part("name*=utf-8''im%61ge", DATA), MULTIPART),
+        (make_part('filename="\\"; name=x"; name="image"', DATA), MULTIPART),
+        (make_part("\r\n name=image\r\nContent-Transfer-Encoding: Base64", LINES), MULTIPART),
+        (make_part("name=image\r\ncontent-transfer-encoding: binary", DATA), MULTIPART),
+        (write_with_email_package(), MULTIPART),
+        (LINES, FORM),
     ],
-    ids=range(24),
+    ids=range(31),
 )
 def test_an_image_is_found_in_each_kind_of_body(served, body, kind):
     answer = served().post("/v1/read", content=body, headers={"Content-Type": kind})
@@ -72,6 +97,13 @@ def test_an_image_is_found_in_each_kind_of_body(served, body, kind):
         (make_parts(("picture", "a.png", DATA)), MULTIPART, "image or file"),
         (make_parts(("image", "a.png", DATA))[:-8], MULTIPART, "last line"),
         (b"--x1\r\n\r\nx\r\n--x1--", MULTIPART, "image or file"),
+        (make_parts(*[("image", "a.png", DATA)] * 2), MULTIPART, "twice"),
+        (b"image=x&image=y", FORM, "twice"),
+        (make_part("name=image" + ";" * 5000, DATA), MULTIPART, "headers"),
+        (make_part("name*=idna''image", DATA), MULTIPART, "decoded"),
+        (make_part("name=a\r\nContent-Transfer-Encoding: base64", b"a"), MULTIPART, "decoded"),
+        (make_part("name=a\r\nContent-Type: multipart/mixed; boundary=x2", b""), MULTIPART, "file"),
+        (f"img={ENCODED}".encode(), FORM, "image or file"),
         (make_parts(*[(f"f{n}", "", b"x") for n in range(200)]), MULTIPART, "form"),
         (b"&".join([b"a=b"] * 200), FORM, "form"),
         (b"image=" + b"%41" * 100_000, FORM, "escapes"),
@@ -82,4 +114,4 @@ def test_an_image_is_found_in_each_kind_of_body(served, body, kind):
 )
 def test_a_body_without_an_image_is_refused(body, kind, named):
     with pytest.raises(UsageError, match=named):
-        image_among(parse_fields(body, kind))
+        take_image(parse_fields(body, kind))
