@@ -72,8 +72,10 @@ def unite(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 def take_image(fields: dict[str, object]) -> bytes:
     """Take the image file, or its base64, out of the fields of a body; UsageError without."""
     given = [fields.pop(name) for name in _IMAGE_FIELDS if name in fields]
-    check(bool(given), "the image must be in a field image or file")
-    return as_bytes(next(filter(None, given), given[0]))
+    filled = [image for image in given if image]
+    is_one = bool(given) and len(filled) < 2
+    check(is_one, "the image must be in one field, image or file")
+    return as_bytes((filled or given)[0])
 
 
 def as_bytes(image: object) -> bytes:

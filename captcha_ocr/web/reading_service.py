@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict
@@ -28,7 +28,7 @@ from captcha_ocr.inference.model_folder import describe_model, read_config
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.version import __version__
-from captcha_ocr.web.bodies import MAX_BODY, as_bytes, read_fields, take_image
+from captcha_ocr.web.bodies import MAX_BODY, as_bytes, read_fields, take_image, unite
 from captcha_ocr.web.ddddocr import make_ddddocr_endpoints
 from captcha_ocr.web.http import Address, Endpoint, Gate, WriteLine, make_page
 from captcha_ocr.web.prometheus import CONTENT_TYPE, Metrics
@@ -156,8 +156,10 @@ class ReadingService:
         )
 
     async def _read(self, request: Request) -> Response:
-        recognizer, describe = self._parse_query(request)
-        reading = await self._read_image(recognizer, take_image(await read_fields(request)))
+        fields = await read_fields(request)
+        image = take_image(fields)
+        recognizer, describe = self._parse_parameters(request, fields)
+        reading = await self._read_image(recognizer, image)
         return JSONResponse(describe(reading))
 
     async def _read_text(self, image: bytes, charset: str | None, ink: str | None) -> str:
@@ -172,10 +174,11 @@ class ReadingService:
         return await self.threads.read(recognizer, image)
 
     async def _read_batch(self, request: Request) -> Response:
-        recognizer, describe = self._parse_query(request)
-        images = (await read_fields(request)).get("images")
+        fields = await read_fields(request)
+        images = fields.pop("images", None)
         if not isinstance(images, list) or not 0 < len(images) <= MAX_BATCH_IMAGES:
             raise UsageError(f"images must be 1 to {MAX_BATCH_IMAGES} texts")
+        recognizer, describe = self._parse_parameters(request, fields)
         self._check_room(len(images))
 
         async def read(text: object) -> dict[str, Any]:
@@ -186,18 +189,17 @@ class ReadingService:
 
         return JSONResponse({"results": await asyncio.gather(*map(read, images))})
 
-    def _parse_query(self, request: Request) -> tuple[Recognizer, Describe]:
-        """Return the recognizer that the query of a request asks for, and what describes a reading.
+    def _parse_parameters(
+        self, request: Request, fields: Mapping[str, object]
+    ) -> tuple[Recognizer, Describe]:
+        """Return the recognizer that a request asks for, and what describes a reading.
 
+        fields: of the body, without the image. Those that are empty or null are not given.
         UsageError for a parameter that is unknown or wrong.
         """
-        query = dict(request.query_params)
-        check(len(query) == len(request.query_params.multi_items()), "a parameter is given twice")
-        for name in query:
-            check(
-                name in _PARAMETERS,
-                f"unknown parameter {name!r}; there are {', '.join(_PARAMETERS)}",
-            )
+        filled = [field for field in fields.items() if field[1] not in ("", None)]
+        given = unite([*request.query_params.multi_items(), *filled])
+        query = {name: _word_parameter(name, value) for name, value in given.items()}
         least = query.get("min_confidence", "0")
         check(
             _SHARE.fullmatch(least) is not None,
@@ -231,6 +233,17 @@ class ReadingService:
 
     async def _show_metrics(self, _: Request) -> Response:
         return PlainTextResponse(str(self.metrics), media_type=CONTENT_TYPE)
+
+
+def _word_parameter(name: str, value: object) -> str:
+    """Return the value of a parameter as a query has it, such as true or 4."""
+    check(
+        name in _PARAMETERS,
+        f"unknown parameter {name[:40]!r}; there are {', '.join(_PARAMETERS)}",
+    )
+    is_plain = isinstance(value, str | int | float)
+    check(is_plain, f"{name} must be a text, a number, true or false")
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _is_set(query: dict[str, str], name: str) -> bool:

@@ -152,6 +152,20 @@ def test_an_error_has_the_status_of_its_nearest_type(error, status, sentence):
 
 
 @pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        (b'{"image": %a}' % ([137] * 3_000), "values"),
+        (b'{"image": "' + b"\\u0041" * 600_000 + b'"}', "escapes"),
+        (b"x" * 100, "not JSON"),
+        (b"[5]", "object"),
+    ],
+)
+def test_what_is_wrong_in_json_is_told_apart(body, named):
+    with pytest.raises(UsageError, match=named):
+        parse_object(body)
+
+
+@pytest.mark.parametrize(
     "body",
     [
         *(b"", b"[]", b"5", b"{", b"[" * 100_000),

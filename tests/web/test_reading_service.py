@@ -87,12 +87,55 @@ def test_options_hold_for_one_request(served, draw_text, query, drawn, expected)
         ("?fold_case=1", DATA, PNG, 422, "fold_case"),
         ("?solve_sums=yes", DATA, PNG, 422, "solve_sums"),
         ("?ink=rot", DATA, PNG, 422, "rot"),
+        # Parameters beside the image are checked likewise
+        *(
+            ("", json.dumps({"image": IN_BASE64} | more), JSON, 422, named)
+            for more, named in (
+                ({"lenght": 4}, "lenght"),
+                ({"length": 11}, "11"),
+                ({"charset": ["a", "b"]}, "charset"),
+                ({"fold_case": {}}, "fold_case"),
+                ({"min_confidence": 2}, "min_confidence"),
+                ({"file": IN_BASE64}, "image or file"),
+                ({"images": [IN_BASE64]}, "images"),
+            )
+        ),
+        ("?length=4", json.dumps({"image": IN_BASE64, "length": 4}), JSON, 422, "twice"),
+        ("?length=4&length=4", DATA, PNG, 422, "twice"),
     ],
 )
 def test_a_bad_request_gets_one_sentence(served, query, content, headers, status, named):
     answer = served().post(f"/v1/read{query}", content=content, headers=headers)
     assert answer.status_code == status
     assert named in answer.text
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"charset": "0ZLA", "length": "4", "ink": None}, "0ZLA"),
+        ({"length": 3, "min_confidence": 0.1, "charset": ""}, "ZLA"),
+        ({"fold_case": True, "solve_sums": False}, "0zla"),
+        ({"min_confidence": 1}, None),
+    ],
+)
+def test_parameters_may_stand_beside_the_image_in_json_and_forms(served, given, text):
+    in_form = {name: json.dumps(value).strip('"') for name, value in given.items() if value}
+    client, file = served(), {"image": ("a.png", DATA)}
+    for body in (
+        {"json": given | {"image": IN_BASE64}},
+        {"data": in_form | {"image": IN_BASE64}},
+        {"data": in_form, "files": file},
+        {"data": dict.fromkeys(given, "") | in_form, "files": file},
+    ):
+        assert client.post("/v1/read", **body).json()["text"] == text
+    answer = client.post("/v1/read/batch", json=given | {"images": [IN_BASE64]})
+    assert answer.json()["results"][0]["text"] == text
+
+
+def test_a_parameter_of_a_batch_is_checked_in_the_body_too(served):
+    answer = served().post("/v1/read/batch", json={"images": [IN_BASE64], "lenght": 4})
+    assert (answer.status_code, "lenght" in answer.text) == (422, True)
 
 
 @pytest.mark.parametrize("images", [[], "x", [IN_BASE64] * (MAX_BATCH_IMAGES + 1)])
