@@ -9,15 +9,18 @@ from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.model import EngineName
 from captcha_ocr.options.shared import MAX_THREADS, device_option, engine_option, quiet_option
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LABEL_RUN = Path("runs/label")
 _MAX_PORT = 65535
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+")  # also of extensions of a browser
+# As browsers write it, also of their extensions: without the port that its scheme has by itself
+_ORIGIN = re.compile(
+    r"(?!http://.*:80$|https://.*:443$)[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d+)?"
+)
+_TOKEN = re.compile(r"[\w.~+/-]{6,}=*", re.ASCII)  # a bearer token (RFC 6750) of 6 or more
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ServeOptions(Options):
-    """The options of serve. UsageError if other machines may ask without a token."""
+    """The options of serve."""
 
     host: str = option("127.0.0.1", "The address to listen on. Any but the loopback needs a token.")
     port: int = option(8000, "0 takes a free one.", at_least=0, at_most=_MAX_PORT)
@@ -44,19 +47,21 @@ class ServeOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        is_safe = self.host in LOOPBACK or bool(self.token or self.token_file)
-        check(is_safe, f"`host` {self.host} lets other machines ask; set a `token`")
         check_token(self.token)
-        origins = [origin for origin in self.allow_origin if not _ORIGIN.fullmatch(origin)]
-        check(not origins, f"`allow_origin` {origins} is no origin, such as https://example.org")
+        for origin in self.allow_origin:
+            is_origin = _ORIGIN.fullmatch(origin) is not None
+            form = "https://example.org, without a path, a * or the usual port"
+            check(is_origin, f"`allow_origin` {origin} is no origin as browsers send it: {form}")
         is_path = self.root_path == "" or re.fullmatch(r"(/[^/?#]+)+", self.root_path) is not None
         check(is_path, f"`root_path` must be like /captcha, not {self.root_path!r}")
 
 
-def check_token(token: str | None, name: str = "`token`") -> None:
+def check_token(token: str | None, name: str = "`token`, or CAPTCHA_OCR_TOKEN,") -> None:
     """UsageError if a token fits no header, or is found by trying."""
-    is_usable = token in (None, "new") or re.fullmatch("[!-~]{6,}", str(token)) is not None
-    check(is_usable, f"{name} must be 6 or more ASCII characters without blanks")
+    is_usable = token in (None, "new") or _TOKEN.fullmatch(str(token)) is not None
+    check(
+        is_usable, f"{name} must be 6 or more letters, digits and -._~+/, without a name or quotes"
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -25,7 +25,6 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from captcha_ocr.errors import UsageError, check
-from captcha_ocr.options.serving import LOOPBACK
 from captcha_ocr.web.prometheus import Metrics
 
 JSON_TYPE = "application/json"
@@ -49,6 +48,7 @@ _MAX_BESIDE_TEXTS = 10_000  # bytes of JSON outside of its texts
 # Without its end a text is all that follows, so that each byte is looked at once
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _ANY_HOST = ("0.0.0.0", "::")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PORT = re.compile(r":\d*\Z")
 
 
@@ -73,7 +73,7 @@ class Address:
         """
         if self.host in _ANY_HOST:
             return None
-        if self.host in LOOPBACK:
+        if self.host in _LOOPBACK:
             return frozenset(("127.0.0.1", "localhost", "[::1]"))
         return frozenset((self.host.lower(), f"[{self.host.lower()}]"))
 

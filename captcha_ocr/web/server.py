@@ -6,6 +6,7 @@ import re
 import secrets
 import socket
 import sys
+from ipaddress import ip_address
 from typing import Any
 
 import uvicorn
@@ -137,14 +138,22 @@ class _Listener(socket.socket):
 def listen(host: str, port: int, token: str | None) -> tuple[socket.socket, Address]:
     """Return a socket that listens, and its address; port: 0 takes a free one.
 
-    token: "new" makes one. UsageError if the address is in use or not of this machine.
+    token: "new" makes one. UsageError if the address is in use or not of this machine, and if other
+    machines may ask without a token.
     """
     check(bool(host), "`host` is empty; 0.0.0.0 means every address of this machine")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        *_, address = socket.getaddrinfo(host, port, family)[0]
+    except (OSError, UnicodeError):
+        what = "no name or address of a machine, such as 127.0.0.1; its `port` is another option"
+        raise UsageError(f"`host` {host} is {what}") from None
+    is_safe = token is not None or ip_address(address[0]).is_loopback
+    check(is_safe, f"`host` {host} lets other machines ask; set a `token` or CAPTCHA_OCR_TOKEN")
     listener = _Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((host, port))
+        listener.bind(address)
         listener.listen()
     except OSError as error:
         listener.close()

@@ -36,6 +36,13 @@ async def echo(scope, receive, send):
         await PlainTextResponse(str(len(body)))(scope, receive, send)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1", "localhost"])
+def test_any_address_of_the_loopback_needs_no_token(host):
+    listener, _ = server.listen(host, 0, None)
+    with listener:
+        assert listener.getsockname()[0] == "127.0.0.1"
+
+
 def until_closed(connection):
     """Return what a server sends until it closes the connection."""
     connection.settimeout(WAIT_S)

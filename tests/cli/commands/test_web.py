@@ -24,13 +24,25 @@ SAMPLES = Path(__file__).parents[3] / "data" / "samples"
         # Other machines may ask only with a token, which a header can carry
         *((["serve", "--host", host], [host, "--token"]) for host in ("0.0.0.0", "::", "10.0.0.1")),
         *(
-            (["serve", "--token", token], ["--token"])
-            for token in ("two words", "tökens", " ", "a")
+            (["serve", "--host", host, "--token", "secret"], ["--host", host])
+            for host in ("", "http://127.0.0.1", "127.0.0.1:9000", "[::1]", "a b", 70 * "ä")
         ),
-        (["serve", "--token-file", "short"], ["short"]),
-        (["serve", "--host", "", "--token", "secret"], ["--host"]),
-        (["serve", "--allow-origin", "example.org"], ["--allow-origin", "example.org"]),
-        (["serve", "--allow-origin", "https://example.org/path"], ["--allow-origin"]),
+        *(
+            (["serve", "--token", token], ["--token", "CAPTCHA_OCR_TOKEN"])
+            for token in ("two words", "tökens", " ", "a", "'secret'", "TOKEN=secret")
+        ),
+        *((["serve", "--token-file", file], [file]) for file in ("short", "variable", "quoted")),
+        *(
+            (
+                ["serve", "--allow-origin", "https://fine.example", "--allow-origin", origin],
+                [origin],
+            )
+            for origin in (
+                *("example.org", "https://example.org/", "https://example.org/path", "null", "*"),
+                *("https://*.example.org", "https://example.org:443", "http://[::1]:80"),
+                *("https://Example.org", "https://me@example.org", "https://bücher.example"),
+            )
+        ),
         *((["serve", "--root-path", path], ["--root-path"]) for path in ("captcha", "/", "/a/")),
         (["label", "empty", "--model", "pretrained"], ["empty"]),
         (["label", "images", "--model", "pretrained", "--host", ""], ["--host"]),
@@ -40,9 +52,12 @@ def test_wrong_options_are_refused_by_name(words, names):
     Path("empty").mkdir()
     shutil.copytree(SAMPLES, "images")
     Path("short").write_text("a\n")
+    Path("variable").write_text("CAPTCHA_OCR_TOKEN=secret-1\n")  # as a unit of systemd reads it
+    Path("quoted").write_text('"secret-1"\n')
     result = invoke(*words)
     assert result.exit_code == 2
     assert all(name in result.stderr for name in names)
+    assert "fine.example" not in result.stderr
 
 
 def test_an_address_in_use_is_refused_by_name():
