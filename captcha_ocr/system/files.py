@@ -187,7 +187,8 @@ def read_whole(
             check(size <= max_bytes, f"{path} has more than {max_bytes:,} bytes", error)
             data = stream.read() or b""
     except FileNotFoundError:
-        raise error(f"{path} is missing") from None
+        what = "leads to a file that is missing" if os.path.islink(path) else "is missing"
+        raise error(f"{path} {what}") from None
     except OSError as failure:
         raise error(f"{path} cannot be read: {failure.strerror or failure}") from None
     check(not data.startswith(GIT_LFS), f"{path} is {NO_LFS_FILE}", error)

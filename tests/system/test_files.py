@@ -107,6 +107,15 @@ def test_a_pointer_of_git_lfs_is_named(tmp_path, read):
         read(tmp_path / "a.csv")
 
 
+@pytest.mark.parametrize("read", [read_whole, read_text])
+def test_a_file_is_missing_or_a_link_leads_to_none(tmp_path, read):
+    (tmp_path / "link.csv").symlink_to("gone.csv")
+    (tmp_path / "loop.csv").symlink_to("loop.csv")
+    for name, what in (("gone.csv", "is"), ("link.csv", "leads"), ("loop.csv", "cannot")):
+        with pytest.raises(CaptchaOcrError, match=naming(f"{name} {what}")):
+            read(tmp_path / name)
+
+
 def test_a_broken_link_is_no_folder_to_write_to(tmp_path):
     link = tmp_path / "link"
     link.symlink_to("nothing")

@@ -67,7 +67,8 @@ class LabelStore:
         files = [name for name in names if name == name.strip() and name.isprintable()]
         self.left_out = sorted({*names}.difference(files))
         table = answers or folder / LABELS_FILE
-        self.folder, self.table = folder, table.resolve() if table.is_symlink() else table
+        self.folder = folder
+        self.table = Path(os.path.realpath(table)) if table.is_symlink() else table
         self.drawn = random.Random(SEED).sample(range(len(files)), len(files))
         held_out = self.drawn[::SHARE_HELD_OUT][:_MOST_HELD_OUT]
         splits: dict[int, Split] = dict(zip(held_out, cycle(("test", "val"))))

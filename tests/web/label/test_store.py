@@ -185,6 +185,14 @@ def test_a_row_that_is_appended_while_a_label_is_saved_stays(folder, monkeypatch
     assert [found[:2] for found in rows(folder)][:2] == [("0.png", "A"), ("1.png", "B")]
 
 
+@pytest.mark.parametrize("link", ["labels.csv", "loop.csv"])
+def test_a_table_that_links_to_itself_is_refused_by_name(folder, link):
+    (folder / "loop.csv").symlink_to("labels.csv")
+    (folder / "labels.csv").symlink_to(link)
+    with pytest.raises(UsageError, match=str(folder)):
+        LabelStore(folder)
+
+
 @pytest.mark.parametrize("link", ["../mine.csv", "mine.csv", "new.csv", "../images/../mine.csv"])
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644, 0o664])
 def test_the_table_behind_a_link_gets_the_labels_and_keeps_its_mode(folder, link, mode):
