@@ -20,6 +20,16 @@ from captcha_ocr.web.http import JSON_TYPE, Endpoint, content_type
 # What the numbers 0 to 6 mean where characters are asked for
 _RANGES = ("0-9", "a-z", "A-Z", "a-zA-Z", "a-z0-9", "A-Z0-9", "a-zA-Z0-9")
 _STATUS = {"service_status": "running", "loaded_models": ["ocr"], "enabled_features": ["ocr"]}
+# What may be asked of /initialize, /switch-model and /toggle-feature: that there is one reader
+_MET: Mapping[str, tuple[object, ...]] = {
+    "ocr": (True,),
+    "det": (False,),
+    "import_onnx_path": ("", None),
+    "charsets_path": ("", None),
+    "model_type": ("ocr",),
+    "feature": ("ocr",),
+    "enabled": (True,),
+}
 # Of an image, among these characters, in this ink
 Reader = Callable[[bytes, str | None, str | None], Awaitable[str]]
 _Wording = Callable[[str, str], Response]  # of a text, and of what is wrong if anything is
@@ -28,7 +38,6 @@ _Wording = Callable[[str, str], Response]  # of a text, and of what is wrong if 
 def make_ddddocr_endpoints(read: Reader) -> list[Endpoint]:
     """Return the endpoints; their images are read with `read`."""
     wordings = {"": _word_text, "/text": _word_text, "/json": _word_result}
-    ready = JSONResponse({"success": True, "message": "Success", "data": _STATUS})
     return [
         Endpoint("/ocr", partial(_answer, read, None), "POST", MAX_BODY),
         *(
@@ -36,13 +45,22 @@ def make_ddddocr_endpoints(read: Reader) -> list[Endpoint]:
             for sent, path in product(("file", "b64"), wordings)
         ),
         *(
-            Endpoint(path, ready, "POST")
+            Endpoint(path, _prepare, "POST")
             for path in ("/initialize", "/switch-model", "/toggle-feature")
         ),
         Endpoint("/status", JSONResponse({**_STATUS, "version": __version__})),
         Endpoint("/health", JSONResponse({"status": "healthy"}), is_open=True),
         Endpoint("/ping", PlainTextResponse("pong"), is_open=True),
     ]
+
+
+async def _prepare(request: Request) -> Response:
+    """Answer that the reader is ready; a wish for another one fails."""
+    fields = await read_fields(request)
+    unmet = [name for name, met in _MET.items() if fields.get(name, met[0]) not in met]
+    if unmet:
+        return _word_success("", f"{unmet[0]} must be {_MET[unmet[0]][0]!r}: there is one reader")
+    return JSONResponse({"success": True, "message": "Success", "data": _STATUS})
 
 
 async def _answer(read: Reader, wording: _Wording | None, request: Request) -> Response:
@@ -63,8 +81,10 @@ async def _answer(read: Reader, wording: _Wording | None, request: Request) -> R
 
 
 def _find_charset(fields: Mapping[str, object]) -> str | None:
-    """Return the characters that the fields ask for: as a text, or a number from 0 to 6."""
+    """Return the characters that the fields ask for: as a text, a list, or a number from 0 to 6."""
     wanted = fields.get("charset_range", fields.get("charsets"))
+    if isinstance(wanted, list):
+        wanted = "".join(sorted(map(str, wanted), key="-".__ne__))  # a minus first is no range
     if not isinstance(wanted, int):
         return str(wanted) if wanted else None
     check(0 <= wanted < len(_RANGES), f"charset_range must be 0 to {len(_RANGES) - 1}, or a text")

@@ -28,6 +28,7 @@ def package(text=None, message="Success"):
         ("/ocr", {"json": {"image": ENCODED, "png_fix": True}}, package("0ZLA")),
         ("/ocr", {"json": {"image": ENCODED, "charset_range": 6}}, package("0ZLA")),
         ("/ocr", {"json": {"image": ENCODED, "charset_range": "0ZLAB"}}, package("0ZLA")),
+        ("/ocr", {"json": {"image": ENCODED, "charset_range": [*"0Z-LAB"]}}, package("0ZLA")),
         # ddddocr-fastapi
         ("/ocr", {"files": FILE}, {"code": 200, "message": "Success", "data": "0ZLA"}),
         (
@@ -87,6 +88,26 @@ def test_what_a_client_asks_beside_an_image_is_answered(served):
     assert client.get("/ping").text == "pong"
     assert client.get("/health").json()["status"] == "healthy"
     assert client.get("/status").json()["loaded_models"] == ["ocr"]
-    for path in ("/initialize", "/switch-model", "/toggle-feature"):
-        assert client.post(path, json={"ocr": True, "det": False}).json()["success"]
     assert client.post("/ocr/b64/text", content="AAAA").text == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "wish", "is_met"),
+    [
+        ("/initialize", {}, True),
+        ("/initialize", {"ocr": True, "det": False, "use_gpu": True}, True),
+        ("/initialize", {"import_onnx_path": "", "charsets_path": None}, True),
+        ("/initialize", {"ocr": False, "det": True}, False),
+        ("/initialize", {"det": True}, False),
+        ("/initialize", {"import_onnx_path": "mine.onnx"}, False),
+        ("/switch-model", {"model_type": "ocr"}, True),
+        ("/switch-model", {"model_type": "det"}, False),
+        ("/toggle-feature", {"feature": "ocr", "enabled": True}, True),
+        ("/toggle-feature", {"feature": "slide", "enabled": True}, False),
+        ("/toggle-feature", {"feature": "ocr", "enabled": False}, False),
+    ],
+)
+def test_a_wish_for_another_reader_fails(served, path, wish, is_met):
+    document = served().post(path, json=wish).json()
+    assert document["success"] is is_met
+    assert (document["message"] == "Success") is is_met
