@@ -15,7 +15,6 @@ _MAX_PORT = 65535
 _ORIGIN = re.compile(
     r"(?!http://.*:80$|https://.*:443$)[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d+)?"
 )
-_TOKEN = re.compile(r"[\w.~+/-]{6,}=*", re.ASCII)  # a bearer token (RFC 6750) of 6 or more
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,21 +46,14 @@ class ServeOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_token(self.token)
         for origin in self.allow_origin:
-            is_origin = _ORIGIN.fullmatch(origin) is not None
-            form = "https://example.org, without a path, a * or the usual port"
-            check(is_origin, f"`allow_origin` {origin} is no origin as browsers send it: {form}")
-        is_path = self.root_path == "" or re.fullmatch(r"(/[^/?#]+)+", self.root_path) is not None
+            check(
+                _ORIGIN.fullmatch(origin) is not None,
+                f"`allow_origin` {origin} is no origin as browsers send it: https://example.org, "
+                "without a path, a * or the usual port",
+            )
+        is_path = re.fullmatch(r"(/[^/?#]+)*", self.root_path) is not None
         check(is_path, f"`root_path` must be like /captcha, not {self.root_path!r}")
-
-
-def check_token(token: str | None, name: str = "`token`, or CAPTCHA_OCR_TOKEN,") -> None:
-    """UsageError if a token fits no header, or is found by trying."""
-    is_usable = token in (None, "new") or _TOKEN.fullmatch(str(token)) is not None
-    check(
-        is_usable, f"{name} must be 6 or more letters, digits and -._~+/, without a name or quotes"
-    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

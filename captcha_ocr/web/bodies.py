@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from captcha_ocr.data.sanitize import START, is_image
 from captcha_ocr.errors import UsageError, check
-from captcha_ocr.web.http import JSON_TYPE, content_type, parse_object
+from captcha_ocr.web.http import JSON_TYPE, parse_object
 
 MAX_BODY = 3_000_000  # bytes of a request for one image
 _FORM_TYPE = "application/x-www-form-urlencoded"
@@ -47,15 +47,15 @@ def parse_fields(body: bytes, kind: str) -> dict[str, object]:
     `read_fields`.
     """
     with _PARSING:
-        bare = content_type(kind)
+        bare = kind.lower()
         if bare.startswith("multipart/"):
             try:
                 return unite([*_parse_parts(body, kind)])
             except (TypeError, ValueError):  # of oddly encoded names and contents
                 raise UsageError("the form is malformed: a field cannot be decoded") from None
-        if bare == JSON_TYPE or body[:1] == b"{":
+        if bare.startswith(JSON_TYPE) or body[:1] == b"{":
             return parse_object(body)
-        if bare == _FORM_TYPE and _FIRST_NAME.match(body):
+        if bare.startswith(_FORM_TYPE) and _FIRST_NAME.match(body):
             check(body.count(b"&") < _MAX_FIELDS, f"a form has at most {_MAX_FIELDS} fields")
             check(8 * body.count(b"%") <= len(body), "the form escapes more than base64 needs")
             return unite(parse_qsl(body.decode("utf-8", "replace")))
@@ -73,8 +73,7 @@ def take_image(fields: dict[str, object]) -> bytes:
     """Take the image file, or its base64, out of the fields of a body; UsageError without."""
     given = [fields.pop(name) for name in _IMAGE_FIELDS if name in fields]
     filled = [image for image in given if image]
-    is_one = bool(given) and len(filled) < 2
-    check(is_one, "the image must be in one field, image or file")
+    check(bool(given) and len(filled) < 2, "the image must be in one field, image or file")
     return as_bytes((filled or given)[0])
 
 
@@ -92,13 +91,15 @@ def _parse_parts(body: bytes, kind: str) -> Iterator[tuple[str, object]]:
     form = message_from_bytes(f"Content-Type: {kind}\r\n\r\n".encode("latin-1"))
     boundary = form.get_boundary("")
     check(bool(boundary), "the form is malformed: its content type has no boundary")
-    is_standard = body.partition(b"\n")[0].endswith(b"\r")
-    newline = b"\r\n" if is_standard else b"\n"  # as Python's email package writes forms
+    # Python's email package writes \n alone
+    newline = b"\r\n" if body.partition(b"\n")[0].endswith(b"\r") else b"\n"
     line = newline + f"--{boundary}".encode("latin-1", "replace")
     _, *parts = (newline + body).split(line, _MAX_FIELDS + 2)
     check(len(parts) <= _MAX_FIELDS + 1, f"a form has at most {_MAX_FIELDS} fields")
-    is_whole = bool(parts) and parts[-1].startswith(b"--")
-    check(is_whole, "the form is malformed: its last line is missing")
+    check(
+        bool(parts) and parts[-1].startswith(b"--"),
+        "the form is malformed: its last line is missing",
+    )
     for part in parts[:-1]:
         head, _, content = part.partition(2 * newline)
         check(len(head) <= _MAX_HEAD, f"the headers of a field have at most {_MAX_HEAD:,} bytes")

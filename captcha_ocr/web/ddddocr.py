@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.version import __version__
 from captcha_ocr.web.bodies import MAX_BODY, read_fields, take_image
-from captcha_ocr.web.http import JSON_TYPE, Endpoint, content_type
+from captcha_ocr.web.http import JSON_TYPE, Endpoint
 
 # What the numbers 0 to 6 mean where characters are asked for
 _RANGES = ("0-9", "a-z", "A-Z", "a-zA-Z", "a-z0-9", "A-Z0-9", "a-zA-Z0-9")
@@ -59,7 +59,7 @@ async def _prepare(request: Request) -> Response:
     fields = await read_fields(request)
     unmet = [name for name, met in _MET.items() if fields.get(name, met[0]) not in met]
     if unmet:
-        return _word_success("", f"{unmet[0]} must be {_MET[unmet[0]][0]!r}: there is one reader")
+        return _word_success("", f"{unmet[0]} cannot be as asked: this service reads texts alone")
     return JSONResponse({"success": True, "message": "Success", "data": _STATUS})
 
 
@@ -68,8 +68,8 @@ async def _answer(read: Reader, wording: _Wording | None, request: Request) -> R
     form.
     """
     if wording is None:
-        kind = content_type(request.headers.get("content-type", ""))
-        wording = _word_success if kind == JSON_TYPE else _word_code
+        kind = request.headers.get("content-type", "").lower()
+        wording = _word_success if kind.startswith(JSON_TYPE) else _word_code
     try:
         fields = await read_fields(request)
         wants_all = str(fields.get("probability", "")).lower() in ("true", "1")

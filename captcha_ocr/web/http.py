@@ -116,11 +116,6 @@ def make_page(name: str) -> list[Endpoint]:
     ]
 
 
-def content_type(header: str) -> str:
-    """Return the content type in a header, without parameters; empty if there is none."""
-    return header.partition(";")[0].strip().lower()
-
-
 def parse_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object in the body of a request; UsageError for anything else.
 
@@ -128,8 +123,10 @@ def parse_object(body: bytes) -> dict[str, Any]:
     many times its size of memory.
     """
     check(body.count(b"\\") <= _MAX_ESCAPES, "the JSON has too many escapes")
-    are_few = body.count(b'"') <= _MAX_QUOTES and len(_TEXT.sub(b"", body)) <= _MAX_BESIDE_TEXTS
-    check(are_few, "the JSON has too many values; an image is one text, base64")
+    check(
+        body.count(b'"') <= _MAX_QUOTES and len(_TEXT.sub(b"", body)) <= _MAX_BESIDE_TEXTS,
+        "the JSON has too many values; an image is one text, base64",
+    )
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):

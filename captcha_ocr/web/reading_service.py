@@ -167,8 +167,7 @@ class ReadingService:
         return (await self._read_image(recognizer, image)).text
 
     async def _read_image(self, recognizer: Recognizer, image: bytes) -> Reading:
-        is_too_large = is_image(image[:START]) and len(image) > recognizer.max_bytes
-        if is_too_large:  # else it may be base64
+        if len(image) > recognizer.max_bytes and is_image(image[:START]):  # else it may be base64
             raise HTTPException(413, f"an image has at most {recognizer.max_bytes:,} bytes")
         self._check_room(1)
         return await self.threads.read(recognizer, image)
@@ -197,8 +196,12 @@ class ReadingService:
         fields: of the body, without the image. Those that are empty or null are not given.
         UsageError for a parameter that is unknown or wrong.
         """
-        filled = [field for field in fields.items() if field[1] not in ("", None)]
-        given = unite([*request.query_params.multi_items(), *filled])
+        given = unite(
+            [
+                *request.query_params.multi_items(),
+                *(field for field in fields.items() if field[1] not in ("", None)),
+            ]
+        )
         query = {name: _word_parameter(name, value) for name, value in given.items()}
         least = query.get("min_confidence", "0")
         check(
@@ -241,8 +244,7 @@ def _word_parameter(name: str, value: object) -> str:
         name in _PARAMETERS,
         f"unknown parameter {name[:40]!r}; there are {', '.join(_PARAMETERS)}",
     )
-    is_plain = isinstance(value, str | int | float)
-    check(is_plain, f"{name} must be a text, a number, true or false")
+    check(isinstance(value, str | int | float), f"{name} must be a text, a number, true or false")
     return value if isinstance(value, str) else json.dumps(value)
 
 

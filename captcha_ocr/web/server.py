@@ -142,14 +142,16 @@ def listen(host: str, port: int, token: str | None) -> tuple[socket.socket, Addr
     machines may ask without a token.
     """
     check(bool(host), "`host` is empty; 0.0.0.0 means every address of this machine")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        *_, address = socket.getaddrinfo(host, port, family)[0]
+        family, *_, address = min(socket.getaddrinfo(host, port))  # IPv4 if there are both
     except (OSError, UnicodeError):
-        what = "no name or address of a machine, such as 127.0.0.1; its `port` is another option"
-        raise UsageError(f"`host` {host} is {what}") from None
-    is_safe = token is not None or ip_address(address[0]).is_loopback
-    check(is_safe, f"`host` {host} lets other machines ask; set a `token` or CAPTCHA_OCR_TOKEN")
+        raise UsageError(
+            f"`host` {host} is no name or address, such as 127.0.0.1; its `port` is another option"
+        ) from None
+    check(
+        token is not None or ip_address(address[0]).is_loopback,
+        f"`host` {host} lets other machines ask; set a `token` or CAPTCHA_OCR_TOKEN",
+    )
     listener = _Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -17,7 +17,7 @@ from conftest import skip_without_small_disks, small_disk
 from captcha_ocr.cli.wording import word_command
 from captcha_ocr.data.label_sources.tables import read_table
 from captcha_ocr.inference.model_folder import PRETRAINED
-from captcha_ocr.web.label.service import guard_labelling
+from captcha_ocr.web.label.service import LabelService
 from captcha_ocr.web.reading_service import ReadingService
 
 from .conftest import SAMPLE, SAMPLES, running
@@ -78,7 +78,7 @@ def page(browser):
 @pytest.fixture
 def labelling(page, session):
     """The server of the page that labels the folder, which is open; its field has the focus."""
-    with running(lambda address: guard_labelling(session, address, word_command)) as service:
+    with running(lambda address: LabelService(session, word_command).guard(address)) as service:
         page.goto(service.page)
         expect_focus(page)
         yield service

@@ -1,5 +1,6 @@
 """The commands with a page in the browser: serve, label."""
 
+import re
 import signal
 import sys
 import threading
@@ -16,7 +17,7 @@ from captcha_ocr.cli.options import FOLDER, Given, takes
 from captcha_ocr.cli.wording import escape, note, read_command, word_command
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
 from captcha_ocr.inference.model_folder import default_model, find_model_folder, name_model
-from captcha_ocr.options.serving import LabelOptions, ServeOptions, check_token
+from captcha_ocr.options.serving import LabelOptions, ServeOptions
 from captcha_ocr.options.shared import LABELLED, ReadingOptions
 from captcha_ocr.system.console import counted, say
 from captcha_ocr.system.files import read_text, writing_to
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from captcha_ocr.recognizer import Recognizer
     from captcha_ocr.web.label.session import LabelSession
     from captcha_ocr.web.reading_service import ReadingService
+
+_TOKEN = re.compile(r"[\w.~+/-]{6,}=*", re.ASCII)  # a bearer token (RFC 6750) of 6 or more
 
 
 @main.command()
@@ -68,11 +71,17 @@ def serve(given: Given) -> None:
 
 
 def _find_token(how: ServeOptions) -> str | None:
-    """Return the token in the file if there is one, else the one that is given."""
-    if how.token_file is None:
-        return how.token
-    token = read_text(how.token_file).strip()
-    check_token(token, f"the token in {how.token_file}")
+    """Return the token in the file if there is one, else the one that is given.
+
+    UsageError if it fits no header, or is found by trying.
+    """
+    token, name = how.token, "`token`, or CAPTCHA_OCR_TOKEN,"
+    if how.token_file is not None:
+        token, name = read_text(how.token_file).strip(), f"the token in {how.token_file}"
+    check(
+        token in (None, "new") or _TOKEN.fullmatch(str(token)) is not None,
+        f"{name} must be 6 or more letters, digits and -._~+/, without a name or quotes",
+    )
     return token
 
 
@@ -110,7 +119,7 @@ def label(folder: Path, given: Given) -> None:
     with deferred():
         _need_web("label")
         from captcha_ocr.data.labels import find_labels
-        from captcha_ocr.web.label.service import guard_labelling
+        from captcha_ocr.web.label.service import LabelService
         from captcha_ocr.web.label.session import LabelSession
         from captcha_ocr.web.server import listen, run
 
@@ -134,7 +143,7 @@ def label(folder: Path, given: Given) -> None:
         click.echo(f"page       {address.page}", err=True)
         session.start()
         try:
-            run(guard_labelling(session, address, word_command), listener)
+            run(LabelService(session, word_command).guard(address), listener)
         finally:
             session.stop()
         people = session.score_answers() if how.blind else ""
@@ -166,5 +175,4 @@ def _need_web(command: str) -> None:
     """Raise UsageError if the packages of the extra `web` are missing."""
     needed = ("starlette", "uvicorn")
     missing = next((name for name in needed if find_spec(name) is None), None)
-    advice = "install it with: pip install starlette uvicorn"
-    check(missing is None, f"{command} needs {missing}; {advice}")
+    check(missing is None, f"{command} needs {missing}: pip install {' '.join(needed)}")

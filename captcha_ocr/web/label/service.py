@@ -25,16 +25,20 @@ _STATUSES: dict[type[Exception], int] = {
 
 
 @dataclass(frozen=True)
-class _LabelService:
-    """The endpoints."""
+class LabelService:
+    """Answers the page of a session. word_command: returns a command as the page shows it."""
 
     session: LabelSession
     word_command: Callable[[Command], str]
 
-    def make_endpoints(self) -> list[Endpoint]:
+    def guard(self, address: Address) -> Gate:
+        """Return the application with the gate around it.
+
+        Its pages come without the token, which is in their address.
+        """
         # Starlette calls what is no coroutine in a thread.
         session = self.session
-        return [
+        endpoints = [
             self._make_post_endpoint("/v1/label", self._label),
             self._make_post_endpoint("/v1/undo", lambda _: self._view(session.store.undo().number)),
             Endpoint("/v1/next", lambda _: JSONResponse(self._view(session.next_number()))),
@@ -46,6 +50,7 @@ class _LabelService:
             Endpoint("/v1/progress", lambda _: JSONResponse(self._progress())),
             *make_page("label"),
         ]
+        return Gate(endpoints, _STATUSES, address, is_for_page=True)
 
     def _make_post_endpoint(
         self, path: str, function: Callable[[dict[str, Any]], dict[str, Any]]
@@ -87,15 +92,3 @@ def _number_in(request: Request) -> int:
     number = request.path_params["number"]
     check(re.fullmatch("[0-9]{1,9}", number) is not None, "an image has a number")
     return int(number)
-
-
-def guard_labelling(
-    session: LabelSession, address: Address, word_command: Callable[[Command], str]
-) -> Gate:
-    """Return the application with the gate around it.
-
-    Its pages come without the token, which is in their address. word_command: returns a command as
-    the page shows it.
-    """
-    endpoints = _LabelService(session, word_command).make_endpoints()
-    return Gate(endpoints, _STATUSES, address, is_for_page=True)

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from captcha_ocr.cli.wording import word_command
 from captcha_ocr.web.http import Address
-from captcha_ocr.web.label.service import guard_labelling
+from captcha_ocr.web.label.service import LabelService
 
 HOST, TOKEN = "127.0.0.1:8001", "secret"
 
@@ -15,7 +15,7 @@ HOST, TOKEN = "127.0.0.1:8001", "secret"
 def open_page(session, host, asked) -> TestClient:
     """Return the client of a page that labels, of a service at `host` that is asked as `asked`."""
     headers = {"Authorization": f"Bearer {TOKEN}", "Origin": f"http://{asked}"}
-    app = guard_labelling(session, Address(host, 8001, TOKEN), word_command)
+    app = LabelService(session, word_command).guard(Address(host, 8001, TOKEN))
     return TestClient(app, base_url=f"http://{asked}", headers=headers)
 
 
