@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
@@ -26,6 +25,7 @@ from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.inference.model_folder import describe_model, read_config
 from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.shared import ReadingOptions
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.version import __version__
 from captcha_ocr.web.bodies import MAX_BODY, as_bytes, read_fields, take_image, unite
@@ -40,9 +40,16 @@ _STATUSES: dict[type[Exception], int] = {
     ImageError: 422,
     CaptchaOcrError: 500,  # the model is at fault
 }
-_PARAMETERS = ("charset", "length", "fold_case", "ink", "solve_sums", "min_confidence")
+_PARAMETERS: dict[str, Callable[[str], object]] = {  # what makes their values of texts
+    "charset": str,
+    "length": Lengths.parse,
+    "fold_case": json.loads,
+    "ink": str,
+    "solve_sums": json.loads,
+    "min_confidence": float,
+}
+_MAX_PARAMETER = 2_000  # characters; those of past requests are kept
 Describe = Callable[[Reading], dict[str, Any]]
-_SHARE = re.compile(r"0|1|0?\.[0-9]{1,9}|1\.0{1,9}")
 _MAX_AT_ONCE = 16  # images that one thread reads at once
 _MAX_WAITING = 40  # images that wait for each thread; more get 503
 
@@ -163,6 +170,7 @@ class ReadingService:
         return JSONResponse(describe(reading))
 
     async def _read_text(self, image: bytes, charset: str | None, ink: str | None) -> str:
+        check(len(f"{charset}{ink}") <= _MAX_PARAMETER, "the characters or colours are too many")
         recognizer = self.limited_to(charset, None, False, ink)
         return (await self._read_image(recognizer, image)).text
 
@@ -202,16 +210,12 @@ class ReadingService:
                 *(field for field in fields.items() if field[1] not in ("", None)),
             ]
         )
-        query = {name: _word_parameter(name, value) for name, value in given.items()}
-        least = query.get("min_confidence", "0")
-        check(
-            _SHARE.fullmatch(least) is not None,
-            f"min_confidence must be a number from 0 to 1, not {least[:40]!r}",
+        values = {name: _parse_value(name, value) for name, value in given.items()}
+        options = ReadingOptions(lengths=values.pop("length", None), **values)
+        recognizer = self.limited_to(
+            options.charset, options.lengths, options.fold_case, options.ink
         )
-        lengths = Lengths.parse(query["length"]) if "length" in query else None
-        fold_case, solve_sums = _is_set(query, "fold_case"), _is_set(query, "solve_sums")
-        recognizer = self.limited_to(query.get("charset"), lengths, fold_case, query.get("ink"))
-        return recognizer, partial(_describe, float(least), solve_sums)
+        return recognizer, partial(_describe, options.min_confidence, options.solve_sums)
 
     def _check_room(self, images: int) -> None:
         # Any number may wait where none waits
@@ -238,20 +242,18 @@ class ReadingService:
         return PlainTextResponse(str(self.metrics), media_type=CONTENT_TYPE)
 
 
-def _word_parameter(name: str, value: object) -> str:
-    """Return the value of a parameter as a query has it, such as true or 4."""
+def _parse_value(name: str, value: object) -> Any:
+    """Return the value of a parameter, given as a text or, in JSON, as a number or a truth."""
     check(
         name in _PARAMETERS,
         f"unknown parameter {name[:40]!r}; there are {', '.join(_PARAMETERS)}",
     )
     check(isinstance(value, str | int | float), f"{name} must be a text, a number, true or false")
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _is_set(query: dict[str, str], name: str) -> bool:
-    value = query.get(name, "false")
-    check(value in ("true", "false"), f"{name} must be true or false, not {value[:40]!r}")
-    return value == "true"
+    text = value if isinstance(value, str) else json.dumps(value)
+    check(len(text) <= _MAX_PARAMETER, f"{name} has at most {_MAX_PARAMETER:,} characters")
+    with suppress(RecursionError, ValueError):
+        return _PARAMETERS[name](text)
+    return text[:40]  # `ReadingOptions` says what it must be
 
 
 def _describe(min_confidence: float, solve_sums: bool, reading: Reading) -> dict[str, Any]:

@@ -56,6 +56,7 @@ def test_a_client_of_ddddocr_gets_the_answer_that_it_knows(served, path, request
     [
         ("/ocr", {"json": NO_IMAGE}, {"success": False, "data": None}),
         ("/ocr", {"json": {"image": ENCODED, "charset_range": 7}}, {"success": False}),
+        ("/ocr", {"json": {"image": ENCODED, "charset_range": "ab" * 50_000}}, {"success": False}),
         ("/ocr", {"json": {"image": ENCODED, "probability": True}}, {"success": False}),
         ("/ocr", {"json": {"image": ENCODED, "color_filter_colors": "red"}}, {"data": None}),
         ("/ocr", {"json": {"image": ENCODED, "color_filter_colors": ["rot"]}}, {"success": False}),

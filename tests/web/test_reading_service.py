@@ -40,6 +40,7 @@ SUM_CHARACTERS = "charset=0123456789%2B-*/%3D?"
         ("charset=ZLA1", None, {"text": "ZZLA"}),
         ("length=3", None, {"text": "ZLA"}),
         ("min_confidence=1", None, {"text": None, "characters": None}),
+        ("min_confidence=.5", None, {"text": "0ZLA"}),
         ("fold_case=true", None, {"text": "0zla"}),
         ("solve_sums=true", None, {"result": None}),
         (SUM_CHARACTERS, ["12+9=?"], {"text": "12+9=?", "result": "absent"}),
@@ -83,7 +84,10 @@ def test_options_hold_for_one_request(served, draw_text, query, drawn, expected)
         ("?length=11", DATA, PNG, 422, "11"),
         ("?charset=%C3%9F", DATA, PNG, 422, "ß"),
         ("?min_confidence=2", DATA, PNG, 422, "min_confidence"),
-        ("?min_confidence=nan", DATA, PNG, 422, "min_confidence"),
+        *(
+            (f"?min_confidence={number}", DATA, PNG, 422, "min_confidence")
+            for number in ("nan", "inf", "-1", "x", "true")
+        ),
         ("?fold_case=1", DATA, PNG, 422, "fold_case"),
         ("?solve_sums=yes", DATA, PNG, 422, "solve_sums"),
         ("?ink=rot", DATA, PNG, 422, "rot"),
@@ -95,6 +99,8 @@ def test_options_hold_for_one_request(served, draw_text, query, drawn, expected)
                 ({"length": 11}, "11"),
                 ({"charset": ["a", "b"]}, "charset"),
                 ({"fold_case": {}}, "fold_case"),
+                ({"fold_case": None, "solve_sums": "[" * 1_000}, "solve_sums"),
+                ({"charset": "ab" * 50_000}, "charset"),
                 ({"min_confidence": 2}, "min_confidence"),
                 ({"file": IN_BASE64}, "image or file"),
                 ({"images": [IN_BASE64]}, "images"),
