@@ -72,9 +72,8 @@ def unite(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 def take_image(fields: dict[str, object]) -> bytes:
     """Take the image file, or its base64, out of the fields of a body; UsageError without."""
     given = [fields.pop(name) for name in _IMAGE_FIELDS if name in fields]
-    filled = [image for image in given if image]
-    check(bool(given) and len(filled) < 2, "the image must be in one field, image or file")
-    return as_bytes((filled or given)[0])
+    check(len(given) == 1, "the image must be in one field, image or file")
+    return as_bytes(given[0])
 
 
 def as_bytes(image: object) -> bytes:
@@ -109,5 +108,5 @@ def _parse_parts(body: bytes, kind: str) -> Iterator[tuple[str, object]]:
         encoding = str(message["content-transfer-encoding"]).strip().lower()
         content = _DECODERS.get(encoding, bytes)(content)
         is_file = "filename" in options or is_image(content[:START])
-        if name:
+        if name and content:  # a form of a page has empty fields, too
             yield name, content if is_file else content.decode("utf-8", "replace")

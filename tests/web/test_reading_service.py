@@ -127,27 +127,30 @@ def test_a_bad_request_gets_one_sentence(served, query, content, headers, status
 )
 def test_parameters_may_stand_beside_the_image_in_json_and_forms(served, given, text):
     in_form = {name: json.dumps(value).strip('"') for name, value in given.items() if value}
-    client, file = served(), {"image": ("a.png", DATA)}
     for body in (
         {"json": given | {"image": IN_BASE64}},
         {"data": in_form | {"image": IN_BASE64}},
-        {"data": in_form, "files": file},
-        {"data": dict.fromkeys(given, "") | in_form, "files": file},
+        {"data": dict.fromkeys(given, "") | in_form, "files": {"image": ("a.png", DATA)}},
     ):
-        assert client.post("/v1/read", **body).json()["text"] == text
-    answer = client.post("/v1/read/batch", json=given | {"images": [IN_BASE64]})
+        assert served().post("/v1/read", **body).json()["text"] == text
+    answer = served().post("/v1/read/batch", json=given | {"images": [IN_BASE64]})
     assert answer.json()["results"][0]["text"] == text
 
 
-def test_a_parameter_of_a_batch_is_checked_in_the_body_too(served):
-    answer = served().post("/v1/read/batch", json={"images": [IN_BASE64], "lenght": 4})
-    assert (answer.status_code, "lenght" in answer.text) == (422, True)
-
-
-@pytest.mark.parametrize("images", [[], "x", [IN_BASE64] * (MAX_BATCH_IMAGES + 1)])
-def test_a_batch_has_so_many_images(served, images):
-    answer = served().post("/v1/read/batch", json={"images": images})
-    assert (answer.status_code, str(MAX_BATCH_IMAGES) in answer.text) == (422, True)
+@pytest.mark.parametrize(
+    ("document", "named"),
+    [
+        *(
+            ({"images": images}, str(MAX_BATCH_IMAGES))
+            for images in ([], "x", [IN_BASE64] * (MAX_BATCH_IMAGES + 1))
+        ),
+        ({"images": [IN_BASE64], "lenght": 4}, "lenght"),
+        ({"images": [IN_BASE64], "image": IN_BASE64}, "image"),
+    ],
+)
+def test_a_batch_has_so_many_images_and_known_parameters(served, document, named):
+    answer = served().post("/v1/read/batch", json=document)
+    assert (answer.status_code, named in answer.text) == (422, True)
 
 
 def test_every_endpoint_of_the_document_answers(served):
