@@ -131,9 +131,10 @@ def label(folder: Path, given: Given) -> None:
         session = LabelSession(folder, model_folder, how, words)
         listener, address = listen(how.host, how.port, "new")
         store = session.store
-        where = f"{len(store.entries):,} in {escape(str(store.folder))}"
-        counts = f"{where}, {session.labelled:,} of them labelled"
-        note(f"images     {counts}\nmodel      {session.model}")
+        note(
+            f"images     {len(store.entries):,} in {escape(str(store.folder))}, "
+            f"{session.labelled:,} of them labelled\nmodel      {session.model}"
+        )
         named = 0 if store.table.exists() or how.blind else len(find_labels(folder).labels)
         if named:
             note(f"names      {named:,} hold texts, which no longer count beside a labels.csv")
@@ -158,9 +159,11 @@ def _tell_what_follows(session: "LabelSession") -> None:
     note(f"labelled   {progress['labelled']:,} of {progress['images']:,} images")
     if "accuracy" in progress:
         score = progress["accuracy"]
-        of = f"{score['right']:,} of {score['images']:,} labels that it did not learn"
-        interval = "{:.0%} to {:.0%}".format(*score["interval"])
-        note(f"model      {session.model} reads {of} (95 % interval {interval})")
+        low, high = score["interval"]
+        note(
+            f"model      {session.model} reads {score['right']:,} of {score['images']:,} labels "
+            f"that it did not learn (95 % interval {low:.0%} to {high:.0%})"
+        )
     elif progress["unscored"]:
         more = counted(progress["unscored"], "more label")
         note(f"model      {session.model}, whose score needs {more}")
