@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 Result: TypeAlias = tuple[str, "Reading | ImageError"]
 # Of the texts read with less confidence fewer than half are right, if the model knows the design.
 _UNSURE = 0.5
+_LEAST_LENGTH = 2  # of a text; what is no captcha is often read as one character
+_MAX_DOUBTED = 100  # images that are looked at for a reason
 
 
 class Printer:
@@ -45,7 +47,7 @@ class Printer:
 
         self.as_json, self.decoder = as_json, decoder
         self.min_confidence, self.solve_sums = options.min_confidence, options.solve_sums
-        self.total = self.unread = self.unsure = self.failed = 0
+        self.total = self.unread = self.unsure = self.short = self.failed = 0
         self.models: Counter[str] = Counter()
         self.tally = Tally(decoder.characters)
 
@@ -53,6 +55,7 @@ class Printer:
         """Count a reading, once, and return it without its text if it is not confident enough."""
         self.total += 1
         self.unsure += reading.confidence < _UNSURE
+        self.short += len(reading.characters) < _LEAST_LENGTH
         self.tally.add(reading, path)
         if reading.confidence < self.min_confidence:
             self.unread += 1
@@ -72,6 +75,15 @@ class Printer:
     def is_unsure(self) -> bool:
         """Whether most images were read with little confidence."""
         return self.unsure > self.total / 2
+
+    def find_doubts(self) -> tuple[str, ...]:
+        """Return what most images are not fit for, if little was read of them."""
+        from captcha_ocr.data.images import survey
+
+        if max(self.unsure, self.short) <= self.total / 2:
+            return ()
+        images = chain.from_iterable(self.tally.examples.values())
+        return survey(islice(images, _MAX_DOUBTED)).doubts
 
     def print_all(self, results: Iterable[Result]) -> None:
         """Print results as they come."""
@@ -143,13 +155,13 @@ class Printer:
     def print_traits(self, recognizer: "Recognizer", given: ReadingOptions) -> None:
         """Print what most of the texts have in common, and the options that read only such texts.
 
-        Nothing if they are too few to tell, or no others could be read.
+        Nothing if they are too few or too short to tell, or no others could be read.
         """
         from captcha_ocr.data.images import describe_mixture
         from captcha_ocr.inference.traits import ANY_FORM
 
         traits, options = self.tally.find_traits(), dict[str, object]()
-        if traits is None:
+        if traits is None or traits.lengths.longest < _LEAST_LENGTH:
             return
         mixture = describe_mixture(chain.from_iterable(self.tally.examples.values()))
         if mixture:

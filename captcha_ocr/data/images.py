@@ -66,18 +66,27 @@ _BASE64_STARTS = (
 _MARKUP_STARTS = (b"<svg", b"<?xml", b"data:image/svg")
 ONE_COLOUR = "of one colour, which is no text"
 # Doubts about most images of a folder
+PAGE = (
+    "the images show much that is too small to be read, as pages do: cut the captcha out of each, "
+    "unless it fills the image"
+)
 ONE_ROW = (
     "the images have several rows of characters: only one row is learnt and read; cut each image "
     "into its rows, or put them side by side"
 )
-TURNED = "the images are higher than wide: turn them, since texts are read from left to right"
+TURNED = (
+    "the images are higher than wide: turn them, or put characters that stand one below the other "
+    "side by side, since texts are read from left to right"
+)
 TOO_SMALL = "the images are less than 10 pixels high, too few for characters: take larger ones"
 _LEAST_HEIGHT, _HIGH = 10, 1.6  # pixels; and times the width, more than one character has
 _FLAT = 10  # of 256: the difference of pixels below which an image has one colour
 _COMMON = 0.2  # of the images; and of a side, the difference that shows
 _HAS_HUE, _FULL, _SAME_HUE = 48, 128, 14  # of 256: limits of chroma, and of a difference of hues
 _LEAST_COLOURED = 0.02  # of the pixels; fewer are noise
-_LEAST_ROW = 0.15  # of the height: of a row of characters
+_HAS_NO_HUE, _SAME_GREY = 24, 64  # of 256: of what is grey or black
+_LEAST_ROW, _NEXT_ROW = 0.08, 0.5  # of the height: a row of characters; of that, a second one
+_LEAST_PAGE_HEIGHT, _KEPT_EDGES = 150, 0.4  # pixels; of the edges: docs/decisions.md, Files
 _COMMON_HUE, _RARE_HUE = 0.12, 0.08  # of the coloured pixels; the second: on average
 _LEAST_PAGE = 20_000  # pixels; a smaller image may be of one character
 _WHOLE_OF_PART = 6  # how much larger a page is than the captcha on it, at least
@@ -137,7 +146,8 @@ def fit_to_input(image: Image.Image, size: InputSize) -> np.ndarray:
     if size.ink is not None:
         image = _keep_ink(image, size.ink)
         is_shown = bool(np.asarray(image).min() < _FULL)
-        check(is_shown, f"no pixel has the ink {size.ink}", ImageError)
+        refusal = f"no pixel has the `ink` {size.ink}; write it as the image has it: #RRGGBB"
+        check(is_shown, refusal, ImageError)
     image = _crop_border(flatten(image, "L" if size.channels == 1 else "RGB"))
     sides = size.width_of(*image.size), size.height
     pixels = np.asarray(image.resize(sides, Image.Resampling.BILINEAR))
@@ -165,7 +175,7 @@ def _keep_ink(image: Image.Image, ink: str) -> Image.Image:
         is_ink = np.abs((hue - ink_hue + 128) % 256 - 128) <= _SAME_HUE
         shown = chroma / np.minimum(ink_chroma, _FULL)
     else:
-        is_ink, shown = chroma <= _HAS_HUE, 1 - np.abs(value - ink_value) / _FULL
+        is_ink, shown = chroma <= _HAS_NO_HUE, 1 - np.abs(value - ink_value) / _SAME_GREY
     return Image.fromarray(np.uint8(255 - 255 * np.where(is_ink, shown, 0).clip(0, 1)))
 
 
@@ -216,23 +226,49 @@ def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKi
 
     If none can be read, what generated images are like.
     """
-    kinds = []
+    kinds, doubts = [], Counter[str]()
     for source in images:
         with suppress(ImageError):
             image = _crop_border(flatten(open_image(source, max_bytes), "RGB"))
-            colours = _measure_grey_contrast(image), _count_hues(image)
-            kinds.append((*image.size, _has_rows(image), *colours))
+            doubts.update(_doubt(image))
+            kinds.append((*image.size, _measure_grey_contrast(image), _count_hues(image)))
     if not kinds:
         return GENERATED
-    *sides_and_rows, kept, hues = zip(*kinds, strict=True)
-    width, height, has_rows = map(median_low, sides_and_rows)
+    widths, heights, kept, hues = zip(*kinds, strict=True)
     colour_tells = sorted(kept)[len(kept) // 20] < _GREY_SUFFICES or _have_palette(np.array(hues))
-    doubts = {
-        ONE_ROW: has_rows,
-        TURNED: height > _HIGH * width,
-        TOO_SMALL: height < _LEAST_HEIGHT,
+    return ImageKind(
+        median_low(heights),
+        median_low(widths),
+        3 if colour_tells else 1,
+        tuple(doubt for doubt, count in doubts.items() if count > len(kinds) / 2),
+    )
+
+
+def _doubt(image: Image.Image) -> list[str]:
+    """Return what an image is not fit for; the first doubt alone, since it explains the others."""
+    considered = {
+        PAGE: _is_page(image),
+        TURNED: image.height > _HIGH * image.width,
+        ONE_ROW: _has_rows(image),
+        TOO_SMALL: image.height < _LEAST_HEIGHT,
     }
-    return ImageKind(height, width, 3 if colour_tells else 1, tuple(filter(doubts.get, doubts)))
+    return list(filter(considered.get, considered))[:1]
+
+
+def _is_page(image: Image.Image) -> bool:
+    """Tell whether most edges in a large image vanish at the height that networks read."""
+    if image.height < _LEAST_PAGE_HEIGHT:
+        return False
+    scale = GENERATED.height / image.height
+    sides = max(1, round(scale * image.width)), GENERATED.height
+    kept = _measure_edges(image.resize(sides, Image.Resampling.BILINEAR))
+    return kept < scale * _KEPT_EDGES * _measure_edges(image)
+
+
+def _measure_edges(image: Image.Image) -> float:
+    """Return the sum of the differences between neighbouring pixels in grey."""
+    grey = np.asarray(image.convert("L"), np.int32)
+    return float(sum(np.abs(np.diff(grey, axis=axis)).sum() for axis in (0, 1)))
 
 
 def describe_mixture(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> str:
@@ -276,7 +312,9 @@ def _has_rows(image: Image.Image) -> bool:
     grey = np.asarray(flatten(image, "L"), np.int32)
     has_ink = (np.abs(grey - np.median(grey)) > _HAS_HUE).mean(axis=1) > _LEAST_COLOURED
     bands = "".join("#" if ink else " " for ink in has_ink).split()
-    return sum(len(band) > _LEAST_ROW * len(grey) for band in bands) > 1
+    highest = max(map(len, bands), default=0)
+    rows = [band for band in bands if len(band) > _NEXT_ROW * highest]
+    return highest > _LEAST_ROW * len(grey) and len(rows) > 1
 
 
 def _count_hues(image: Image.Image) -> np.ndarray:

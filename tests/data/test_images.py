@@ -394,24 +394,26 @@ def test_colour_is_kept_if_grey_loses_the_contrast(ink, ground, channels):
 
 
 @pytest.mark.parametrize(
-    ("tops", "ink", "ground", "has_rows"),
+    ("bands", "ink", "ground", "has_rows"),
     [
-        (([4], 32), "black", "white", False),
-        (([4, 24], 12), "black", "white", True),
-        (([2, 15, 28], 10), "navy", "#ddeeff", True),
-        (([4, 24], 12), "white", "black", True),
-        (([4, 9], 20), "black", "white", False),
-        (([3, 12], 4), "black", "white", False),  # dots of letters such as i
-        (([], 0), "black", "white", False),
+        ([(4, 36)], "black", "white", False),
+        ([(4, 16), (24, 36)], "black", "white", True),
+        ([(2, 12), (15, 25), (28, 38)], "navy", "#ddeeff", True),
+        ([(1, 6), (9, 14), (17, 22), (25, 30), (33, 38)], "black", "white", True),  # a column
+        ([(4, 16), (24, 36)], "white", "black", True),
+        ([(4, 24), (9, 29)], "black", "white", False),
+        ([(3, 7), (12, 30)], "black", "white", False),  # dots of letters such as i
+        ([(3, 5), (12, 15), (30, 32)], "black", "white", False),  # lines
+        ([], "black", "white", False),
     ],
 )
-def test_characters_in_several_rows_are_found(tops, ink, ground, has_rows):
+def test_characters_in_several_rows_are_found(bands, ink, ground, has_rows):
     images = []
     for seed in range(10):
         image = Image.new("RGB", (60, 40), ground)
-        for top in tops[0]:
+        for top, bottom in bands:
             for left in (5 + seed, 25, 45):
-                image.paste(ImageColor.getrgb(ink), (left, top, left + 7, top + tops[1]))
+                image.paste(ImageColor.getrgb(ink), (left, top, left + 7, bottom))
         images.append(in_format(image))
     assert (ONE_ROW in survey(images).doubts) is has_rows
     assert survey([*images[:4], *[in_format(Image.new("RGB", (60, 40)))] * 5]).doubts == ()
@@ -421,7 +423,7 @@ def test_characters_in_several_rows_are_found(tops, ink, ground, has_rows):
     ("sides", "doubts"),
     [
         *(((20, 5), (TOO_SMALL,)), ((60, 9), (TOO_SMALL,)), ((60, 10), ())),
-        *(((5, 20), (TURNED,)), ((50, 200), (TURNED,)), ((60, 90), ()), ((28, 28), ())),
+        *(((5, 20), (TURNED,)), ((35, 140), (TURNED,)), ((60, 90), ()), ((28, 28), ())),
     ],
 )
 def test_images_of_odd_sides_are_doubted(sides, doubts):
@@ -470,6 +472,7 @@ def test_the_same_few_hues_in_all_images_need_colour(inks, ground, channels, ima
         ("Blue", ["red", "yellow"], "lightgray"),
         ("orange", ["purple", "green"], "white"),
         ("black", ["red", "blue", "gray"], "white"),
+        ("gray", ["black", "navy", "olive"], "white"),
         ("white", ["yellow", "red"], "#202020"),
     ],
 )

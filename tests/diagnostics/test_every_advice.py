@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 from functools import partial
+from operator import methodcaller
 from pathlib import Path
 
 import pytest
@@ -47,11 +48,19 @@ def put(texts=WORDS, names="img_{}.png", columns="filename,text", shown="{}", **
         tabulate(rows, columns)
 
 
-def turn():
-    """Turn all images by 90 degrees."""
+def change(how):
+    """Replace all images."""
     for path in MINE.glob("*.png"):
         with Image.open(path) as image:
-            image.transpose(Image.Transpose.ROTATE_90).save(path)
+            how(image).save(path)
+
+
+def frame(image):
+    """Return a page with a frame, and an image in its middle."""
+    page = Image.new("RGB", (800, 500), "white")
+    ImageDraw.Draw(page).rectangle((0, 0, 799, 499), outline="black")
+    page.paste(image, (300, 200))
+    return page
 
 
 def touch(name, content=b"PK"):
@@ -84,6 +93,9 @@ def copy(count=1, sides=None, change=str, columns="filename,text"):
 
 
 GOOD, FEW = (put,), (partial(put, WORDS[:20]),)
+TURNED = partial(change, methodcaller("transpose", Image.Transpose.ROTATE_90))
+PAGES = partial(change, frame)
+LARGE = partial(change, methodcaller("resize", (800, 256), Image.Resampling.BICUBIC))
 SAME = (put, partial(put, WORDS[:1], "same.png"))
 OTHERS = partial(put, [f"{text}z" for text in WORDS], "other_{}.png", "")
 BLANK = partial(put, WORDS[:9], columns="", ink="white")
@@ -166,7 +178,17 @@ ROWS = {  # the commands, the advice, what makes it true, and what does not
     ),
     "rows": (BOTH, "several rows", (partial(put, shown="{0}\n{0}", sides=(100, 60)),), GOOD),
     "small": (BOTH, "less than 10 pixels", (partial(put, sides=(20, 5)),), GOOD),
-    "turned": (BOTH, "higher than wide", (put, turn), (partial(put, sides=(50, 60)),)),
+    "turned": (BOTH, "higher than wide", (put, TURNED), (partial(put, sides=(50, 60)),)),
+    "column": (
+        *(BOTH, "several rows"),
+        *((partial(put, shown="{0[0]}\n{0[1]}\n{0[2]}\n{0[3]}", sides=(80, 110)),), GOOD),
+    ),
+    "page": (BOTH, "cut the captcha out", (put, PAGES), (put, LARGE)),
+    "page, read": (
+        *(EVAL, "not fit .*cut the captcha out"),
+        *((copy, PAGES), (copy, LARGE)),
+    ),
+    "page, in common": (EVAL, "in common", (put,), (put, PAGES)),
     "one colour": (
         *(BOTH, "one colour"),
         (put, partial(put, ["AB2D"], "t.png", ink="white")),

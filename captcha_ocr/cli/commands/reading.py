@@ -156,12 +156,26 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
             else:
                 printer.print_all(results)
         printer.print_counts()
-        if options.second is None and not output.quiet:
-            printer.print_traits(recognizer, reading)
-        if folder == PRETRAINED and printer.is_unsure:
-            note(what_to_do(paths, labels, reading))
+        if not output.quiet:
+            _advise(printer, recognizer, folder, paths, given)
     if printer.failed:
         sys.exit(1)
+
+
+def _advise(
+    printer: Printer, recognizer: "Recognizer", folder: Path, paths: tuple[str, ...], given: Given
+) -> None:
+    """Print what the images are not fit for; else what their texts have in common, and how to get
+    a better model than that in `folder`.
+    """
+    options, reading = given[_EvalCommand], given[ReadingOptions]
+    if doubts := printer.find_doubts():
+        note(f"not fit    {'; '.join(doubts)}")
+        return
+    if options.second is None:
+        printer.print_traits(recognizer, reading)
+    if folder == PRETRAINED and printer.is_unsure:
+        note(what_to_do(paths, options.labels, reading))
 
 
 @contextmanager
