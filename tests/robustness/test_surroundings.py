@@ -179,8 +179,8 @@ def test_every_command_does_without_the_network_and_the_standard_streams(images)
         "train --preset tiny --data shards --out run --epochs 1 --tensorboard",
         f"export {images} --model run",
         f"inspect {images} --model run --workers 1 --out looked",
-        f"eval --model run {images}",
-        f"eval {images}",
+        f"eval --model run {images} --out own.csv",
+        f"eval {images} --out built-in.csv",
         "doctor",
         code=ALONE,
     )

@@ -58,9 +58,7 @@ if TYPE_CHECKING:
     from captcha_ocr.recognizer import Recognizer
     from captcha_ocr.two_readers import TwoReaders
 
-# The first line of a PNG as text; the other formats have a NUL in theirs.
-_PNG_LINES = ("\udc89PNG", "\x89PNG")
-_LINE_END = re.compile("\r\n|\r|\n")
+_LINE_END = re.compile("\r\n|\r|\n|\0")  # find -print0 ends paths with a NUL
 _MOST_AT_ONCE = 2**22  # bytes of paths; a pipe holds fewer
 _READING, _COMPUTING = "What is read", "Computing"  # headings in the help
 
@@ -131,6 +129,8 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
         check(not os.path.lexists(out), f"`out` {out} exists; remove it, or choose another file")
     has_source = sys.stdin is not None or bool(paths or labels)
     check(has_source, "there is no PATH, and no standard input to read paths from")
+    has_sink = sys.stdout is not None or out is not None
+    check(has_sink, "standard output is closed: the readings would be lost; name a file with `out`")
     folder = find_model_folder(reading.model_folder or default_model())
     with _open_recognizer(folder, reading) as recognizer:
         note(f"model      {describe_model(folder)}\ndevice     {recognizer.engine}")
@@ -221,12 +221,17 @@ def _add_second(
 def _batches_of_stdin() -> Iterator[list[str]]:
     """Yield the paths on standard input, one a line: all that are there, then those that come.
 
-    They are in the encoding of the terminal or of a byte-order mark.
+    They are in the encoding of the terminal or of a byte-order mark. UsageError for an image.
     """
+    from captcha_ocr.data.sanitize import START, is_image
+
     data, rest, decoder = b"", "", None
     while decoder is None or data:
         data = sys.stdin.buffer.read1(_MOST_AT_ONCE)  # type: ignore[union-attr]
         if decoder is None:
+            if is_image(data[:START]):
+                advice = Advice("to read an image from it", Command("eval", ("-",)))
+                raise UsageError("standard input holds no paths", advice)
             encoding = detect_encoding(data[:4], sys.stdin.encoding)
             decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
         *lines, rest = _LINE_END.split(rest + decoder.decode(data, final=not data))
@@ -234,10 +239,7 @@ def _batches_of_stdin() -> Iterator[list[str]]:
 
 
 def _clean_path(line: str) -> str:
-    """Return the path in a line; UsageError if it is no text."""
-    if "\0" in line or line.rstrip() in _PNG_LINES:
-        advice = Advice("to read an image from it", Command("eval", ("-",)))
-        raise UsageError("standard input holds no paths", advice)
+    """Return the path in a line."""
     return line if os.path.lexists(line) else line.strip().strip('"')  # Windows copies quotes
 
 
@@ -287,7 +289,10 @@ def _open_source(path: str, max_bytes: int) -> str | bytes:
     if path != "-":
         return path
     # Standard input may be endless, and base64 is a third longer than its image.
-    return b"" if sys.stdin is None else sys.stdin.buffer.read(2 * max_bytes)
+    data = b"" if sys.stdin is None else sys.stdin.buffer.read(2 * max_bytes)
+    is_path = os.path.exists(re.split(b"[\r\n\0]", data, maxsplit=1)[0])
+    check(not is_path, "standard input holds paths; to read their images, leave out -")
+    return data
 
 
 def _read_at_prompt(recognizer: "Recognizer", printer: "Printer") -> None:

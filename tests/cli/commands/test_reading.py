@@ -231,13 +231,13 @@ def test_odd_names_pass_through_every_encoding(exported, some, encoding):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1"])
 def test_lists_of_paths_from_elsewhere_are_read(exported, some, encoding, monkeypatch, capsys):
-    text = '{0}\n{0}\r\n  {0} \n\n\t{0}\r"{0}"\n'.format(some[0])
+    text = '{0}\n{0}\r\n  {0} \n\n\t{0}\r"{0}"\n{0}\0'.format(some[0])
     source = io.TextIOWrapper(io.BufferedReader(io.BytesIO(text.encode(encoding))), "utf-8")
     monkeypatch.setattr(sys, "stdin", source)  # with the bytes, which click's runner would decode
     with pytest.raises(SystemExit) as leaving:
         main(["eval", "--model", str(exported)])
     rows = [row.split("\t")[0] for row in capsys.readouterr().out.splitlines()]
-    assert (leaving.value.code, rows) == (0, [str(some[0])] * 5)
+    assert (leaving.value.code, rows) == (0, [str(some[0])] * 6)
 
 
 @pytest.mark.parametrize("option", ["--quiet", "--json"])
@@ -277,6 +277,22 @@ def test_no_standard_input_or_an_image_where_paths_should_be_is_one_sentence(rea
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = after_device(result.stderr)
     assert line.endswith("captcha-ocr eval -")
+
+
+@pytest.mark.parametrize("end", ["\n", "\0", ""])
+def test_paths_where_an_image_should_be_are_named(read, some, end):
+    result = read("-", input=f"{some[0]}{end}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "paths" in after_device(result.stderr)[-1]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="shells of other systems close it otherwise")
+def test_readings_are_not_lost_where_standard_output_is_closed(exported, some):
+    command = ["sh", "-c", '"$@" >&-', "sh", *COMMAND, "eval", "--model", str(exported)]
+    refused = subprocess.run([*command, str(some[0])], capture_output=True, text=True)
+    assert (refused.returncode, "--out" in refused.stderr) == (2, True)
+    assert subprocess.run([*command, str(some[0]), "--out", "a.csv"]).returncode == 0
+    assert str(some[0]) in Path("a.csv").read_text()
 
 
 def test_a_table_comes_least_confident_first_and_goes_back_in_as_labels(read, images):
