@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from captcha_ocr.charset import shorten
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.inference.model_folder import CONFIG_FILE, PRETRAINED, find_model_folder
+from captcha_ocr.inference.model_folder import PRETRAINED, find_model_folder
 from captcha_ocr.network.device import (
     VISIBILITY_VARIABLES,
     available_devices,
@@ -101,11 +101,9 @@ def hidden_devices() -> dict[str, Any] | None:
     return {"variables": hiding, "devices": count - visible}
 
 
-def examine_model(folder: Path) -> dict[str, Any] | None:
-    """Return the folder of the model, and what it reads or its error; None if there is no model."""
+def examine_model(folder: Path) -> dict[str, Any]:
+    """Return the folder of the model, and what it reads, or why it cannot be used."""
     folder = find_model_folder(folder)
-    if not (folder / CONFIG_FILE).exists():
-        return None
     try:
         config = load_model(folder).config
     except CaptchaOcrError as error:
@@ -119,7 +117,7 @@ def examine_model(folder: Path) -> dict[str, Any] | None:
 
 
 def format_facts(facts: dict[str, Any]) -> str:
-    """Format what `examine_machine` returns for people; without the line of a missing model."""
+    """Format what `examine_machine` returns for people."""
     versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
     rows = [("versions", versions), ("system", facts["system"])]
     for device in facts["devices"]:
@@ -138,14 +136,13 @@ def format_facts(facts: dict[str, Any]) -> str:
     if hidden is not None:
         variables = _format_variables(hidden["variables"])
         rows.append(("hidden", f"{variables} hides {hidden['devices']} of the GPUs"))
-    if model is not None:
-        is_packaged = model["folder"] == str(PRETRAINED.resolve())
-        words = "the one in the package" if is_packaged else model["folder"]
-        if "error" in model:
-            words += f" cannot be used: {model['error']}"
-        else:
-            words += f": texts of {model['length']} of {shorten(model['charset'])}, {model['size']}"
-        rows.append(("model", words))
+    is_packaged = model["folder"] == str(PRETRAINED.resolve())
+    words = "the one in the package" if is_packaged else model["folder"]
+    if "error" in model:
+        words += f" cannot be used: {model['error']}"
+    else:
+        words += f": texts of {model['length']} of {shorten(model['charset'])}, {model['size']}"
+    rows.append(("model", words))
     return "\n".join([f"{name:10} {words}" for name, words in rows if words])
 
 

@@ -53,5 +53,6 @@ def test_a_missing_model_a_launcher_and_hidden_devices_are_reported(tmp_path, mo
     monkeypatch.setenv("RANK", "x")
     hidden = {"variables": {"CUDA_VISIBLE_DEVICES": "0"}, "devices": 3}
     report = format_facts({**examine_machine(tmp_path), "hidden": hidden})
+    assert re.search(naming("model", str(tmp_path), "config.json"), report)
     assert re.search(naming("RANK=x", "WORLD_SIZE=2"), report)
     assert re.search(naming("CUDA_VISIBLE_DEVICES=0", "3"), report)

@@ -11,7 +11,7 @@ from captcha_ocr.cli.wording import report
 from captcha_ocr.inference.model_folder import default_model
 from captcha_ocr.options.shared import ReadingOptions, ReportOptions
 from captcha_ocr.options.training import PRESETS, TrainConfig
-from captcha_ocr.system.console import Table, command_line
+from captcha_ocr.system.console import Table
 from captcha_ocr.system.signals import deferred
 
 
@@ -56,7 +56,4 @@ def doctor(given: Given) -> None:
         from captcha_ocr.diagnostics.doctor import examine_machine, format_facts
 
     facts = examine_machine(given[ReadingOptions].model_folder or default_model())
-    text = format_facts(facts)
-    if facts["model"] is None:
-        text += f"\nmodel      none; make one with: {command_line('train')}"
-    report(facts, text)
+    report(facts, format_facts(facts))
