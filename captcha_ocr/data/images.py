@@ -104,7 +104,7 @@ _BASE64_MARK = re.compile(rb"\A.{,200}?base64,\s*", re.DOTALL | re.IGNORECASE)
 _FROM_URL_ALPHABET = bytes.maketrans(b"-_", b"+/")  # the alphabet that URLs have
 _LONGEST_HEAD = 200  # characters before the image in a `data:` URI
 # Of JSON, and what they are in a URL or as they are
-_ESCAPES = {rb"\\+u00": b"%", rb"\\+[nrt]": b"\n", rb"\\+/": b"/"}
+_ESCAPES = {rb"\\+u00": b"%", rb"\\+[nrt]": b"\n", rb"\\+/": b"/", rb'\\+"': b'"'}
 _ESCAPES_AND_BLANKS = (b"%", b"&", b"\\", b" ", b"\t", b"\r", b"\n")
 _LEAST_BASE64 = 50  # characters; no image file is smaller
 _LONGEST_NAME = 200  # characters of a path in a message
@@ -467,6 +467,8 @@ def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> by
             return stream.read(max_bytes + 1) or b""
     except OSError as error:
         reason = _UNREADABLE.get(error.errno or 0, error.strerror)
+        if os.path.islink(source) and not os.path.exists(source):
+            reason = f"a link to {os.readlink(source)}, which is missing"
         if re.match("(https?|ftp):/", os.fspath(source), re.IGNORECASE):
             reason = (
                 "an address; captcha-ocr talks to no website: save the image, and read the file"

@@ -60,6 +60,12 @@ _TIFF_PIXELS = {
 _TIFF_BYTES = {3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
 _TIFF_SINGLE = {256, 257, 259, 262, 266, 277, 278, 284, 317, 322, 323, 531}  # tags of one value
 _TIFF_TILE = (322, 323)  # its width and height
+_NO_IMAGES = {  # how others begin, in lower case, and what they are
+    b"data:": "a data: URI that holds no image in base64",
+    GIT_LFS: NO_LFS_FILE,
+    b"/annex/objects/": "a pointer of git-annex, not the file itself; run: git annex get",
+    b"\x1f\x8b": "compressed by gzip, as .svgz is; unpack it with gunzip",
+}
 _BEFORE_MARKUP = b"\xef\xbb\xbf \t\r\n"
 _SVG_START, _SVG_END = re.compile(rb"<svg\b", re.IGNORECASE), b"</svg"
 _LONGEST_SVG, _DEEPEST_SVG = 200_000, 20  # bytes; levels of groups: resvg crashes at 10,000
@@ -86,9 +92,8 @@ def open_sanitized(data: bytes) -> tuple[Iterator[ImageFile], int]:
             except (IndexError, struct.error):
                 raise ImageError("damaged image: it is truncated") from None
             return (image_file(io.BytesIO(file)) for file in files), read_orientation(exif)
-    if data[:5].lower() == b"data:":
-        raise ImageError("a data: URI that holds no image in base64")
-    check(not data.startswith(GIT_LFS), NO_LFS_FILE, ImageError)
+    for start, what in _NO_IMAGES.items():
+        check(data[: len(start)].lower() != start, what, ImageError)
     markup = find_svg(data) if data.lstrip(_BEFORE_MARKUP).startswith(b"<") else None
     if markup is not None:
         return open_sanitized(_draw_svg(markup))

@@ -1,4 +1,5 @@
 import base64
+import gzip
 import io
 import json
 import os
@@ -13,6 +14,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
+from conftest import naming
 from hostile import FORMATS, chunk, in_format, png
 from PIL import Image, ImageColor, ImageOps
 
@@ -28,6 +30,7 @@ from captcha_ocr.data.images import (
     find_images,
     hash_pixels,
     open_image,
+    read_bytes,
     read_source,
     survey,
     to_array,
@@ -352,6 +355,13 @@ def test_images_behind_links_are_found_once(tmp_path, links, found):
         assert find_images(tmp_path / start).images == found
 
 
+@pytest.mark.skipif(os.name != "posix", reason="Windows asks for a privilege to make a link")
+def test_a_link_to_a_file_that_is_gone_names_it(tmp_path):
+    (tmp_path / "a.png").symlink_to("../.git/annex/objects/b.png")
+    with pytest.raises(ImageError, match=naming("annex/objects/b.png")):
+        read_bytes(tmp_path / "a.png")
+
+
 def test_the_kind_of_a_set_has_its_median_sides_and_ignores_unreadable_files():
     files = [in_format(Image.new("L", (width, 10 + width))) for width in (20, 30, 100)]
     assert survey([*files, Path("none.png")]) == ImageKind(height=40, width=30, channels=1)
@@ -539,6 +549,7 @@ IN_BASE64 = base64.b64encode(MARKUP.encode()).decode()
         *(MARKUP, MARKUP.encode(), f"\ufeff<?xml version='1.0'?>\n<!-- a -->\n{MARKUP}\n".encode()),
         *(IN_BASE64, f"data:image/svg+xml;base64,{IN_BASE64}", f"data:image/svg+xml;utf8,{MARKUP}"),
         f"data:image/svg+xml,{quote(MARKUP)}",
+        *(json.dumps(MARKUP), json.dumps(MARKUP)[1:-1], json.dumps(json.dumps(MARKUP))),
         MARKUP.replace('"', "'"),
         MARKUP.replace('"48"', '"48px"').replace('"16"', '"16px"'),
         MARKUP.replace('width="48" height="16"', 'viewBox="0 0 48 16"'),
@@ -631,11 +642,9 @@ def halved(image_format):
         *((uri, ImageError, "data: URI") for uri in URIS),
         *((np.zeros(*shape), ImageError, re.escape(str(shape[0]))) for shape in SHAPES),
         *((array, ImageError, f"0 to 1.*{array.dtype}") for array in TOO_LARGE),
-        (
-            b"version https://git-lfs.github.com/spec/v1\noid sha256:6f\n",
-            ImageError,
-            "git lfs pull",
-        ),
+        (b"version https://git-lfs.github.com/spec/v1\noid", ImageError, "git lfs pull"),
+        (b"/annex/objects/SHA256E-s1824--6f.png\n", ImageError, "git annex get"),
+        (gzip.compress(MARKUP.encode()), ImageError, "gunzip"),
         *((f"{scheme}://a.b/c.png", ImageError, "website") for scheme in ("https", "HTTP", "ftp")),
         (Path("https://a.b/c.png"), ImageError, "website"),
         *((Image.new(mode, (8, 8)), ImageError, mode) for mode in ("LAB", "La")),
