@@ -145,9 +145,11 @@ def fit_to_input(image: Image.Image, size: InputSize) -> np.ndarray:
     """Return an opened image as (C, H, W) uint8 of the given size."""
     if size.ink is not None:
         image = _keep_ink(image, size.ink)
-        is_shown = bool(np.asarray(image).min() < _FULL)
-        refusal = f"no pixel has the `ink` {size.ink}; write it as the image has it: #RRGGBB"
-        check(is_shown, refusal, ImageError)
+        check(
+            bool(np.asarray(image).min() < _FULL),
+            f"no pixel has the `ink` {size.ink}; write it as the image has it: #RRGGBB",
+            ImageError,
+        )
     image = _crop_border(flatten(image, "L" if size.channels == 1 else "RGB"))
     sides = size.width_of(*image.size), size.height
     pixels = np.asarray(image.resize(sides, Image.Resampling.BILINEAR))
@@ -257,12 +259,11 @@ def _doubt(image: Image.Image) -> list[str]:
 
 def _is_page(image: Image.Image) -> bool:
     """Tell whether most edges in a large image vanish at the height that networks read."""
-    if image.height < _LEAST_PAGE_HEIGHT:
-        return False
     scale = GENERATED.height / image.height
     sides = max(1, round(scale * image.width)), GENERATED.height
     kept = _measure_edges(image.resize(sides, Image.Resampling.BILINEAR))
-    return kept < scale * _KEPT_EDGES * _measure_edges(image)
+    is_large = image.height >= _LEAST_PAGE_HEIGHT
+    return is_large and kept < scale * _KEPT_EDGES * _measure_edges(image)
 
 
 def _measure_edges(image: Image.Image) -> float:
@@ -312,9 +313,8 @@ def _has_rows(image: Image.Image) -> bool:
     grey = np.asarray(flatten(image, "L"), np.int32)
     has_ink = (np.abs(grey - np.median(grey)) > _HAS_HUE).mean(axis=1) > _LEAST_COLOURED
     bands = "".join("#" if ink else " " for ink in has_ink).split()
-    highest = max(map(len, bands), default=0)
-    rows = [band for band in bands if len(band) > _NEXT_ROW * highest]
-    return highest > _LEAST_ROW * len(grey) and len(rows) > 1
+    *_, second, highest = sorted([0, 0, *map(len, bands)])
+    return highest > _LEAST_ROW * len(grey) and second > _NEXT_ROW * highest
 
 
 def _count_hues(image: Image.Image) -> np.ndarray:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from captcha_ocr.charset import shorten
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.inference.model_folder import PRETRAINED, find_model_folder
+from captcha_ocr.inference.model_folder import describe_model, find_model_folder
 from captcha_ocr.network.device import (
     VISIBILITY_VARIABLES,
     available_devices,
@@ -136,8 +136,7 @@ def format_facts(facts: dict[str, Any]) -> str:
     if hidden is not None:
         variables = _format_variables(hidden["variables"])
         rows.append(("hidden", f"{variables} hides {hidden['devices']} of the GPUs"))
-    is_packaged = model["folder"] == str(PRETRAINED.resolve())
-    words = "the one in the package" if is_packaged else model["folder"]
+    words = describe_model(find_model_folder(Path(model["folder"])))
     if "error" in model:
         words += f" cannot be used: {model['error']}"
     else:

@@ -24,7 +24,6 @@ from captcha_ocr.cli.wording import (
 )
 from captcha_ocr.errors import CaptchaOcrError, Command, check, in_one_line
 from captcha_ocr.inference.model_folder import (
-    default_model,
     find_model_folder,
     name_model,
     read_model_config,
@@ -123,11 +122,15 @@ def generate(given: Given) -> None:
         width, height = options.size
         drawing = replace(drawing, width=width, height=height)
     if options.warp == WARPS[CLASSIC_WARP]:
-        refusal = f"`warp` is for the design {DEFAULT_DESIGN}, not for {drawing.design}"
-        check(drawing.design == DEFAULT_DESIGN, refusal)
+        check(
+            drawing.design == DEFAULT_DESIGN,
+            f"`warp` is for the design {DEFAULT_DESIGN}, not for {drawing.design}",
+        )
         drawing = replace(drawing, design=CLASSIC_WARP)
-    is_random = drawing.level is not None
-    check(is_random or options.save_designs is None, "`save_designs` is for random designs")
+    check(
+        drawing.level is not None or options.save_designs is None,
+        "`save_designs` is for random designs",
+    )
     plan = plan_drawing(drawing)
     with ProgressBar("generate", output.quiet) as bar:
         done = images_folder.generate(plan, options.out, work.workers, work.force, bar.show)
@@ -232,11 +235,12 @@ def tell_preparation(prepared: "Prepared") -> None:
     labels = sum(map(manifest.count, SPLITS))
     advice = [*advice_on_tables(prepared.found, texts), *prepared.doubts]
     rows += [("advice", line) for line in advice + advice_on_number(labels, preset)]
-    if preset == "finetune":
-        reason = f"fewer than {FEWEST:,} images train from the model in the package"
-        rows.append(("preset", f"finetune: {reason}"))
-    if manifest.copies:
-        rows.append(("left out", f"{manifest.copies:,} copies of other images, pixel for pixel"))
+    why = f"finetune: fewer than {FEWEST:,} images train from the model in the package"
+    copies = f"{manifest.copies:,} copies of other images, pixel for pixel"
+    rows += [
+        ("preset", why if preset == "finetune" else ""),
+        ("left out", copies if manifest.copies else ""),
+    ]
     for name, words in rows:
         if words:
             click.echo(f"{name:14}{with_flags(in_one_line(words))}", err=True)
@@ -298,8 +302,10 @@ def inspect_images(folder: Path, given: Given) -> None:
 
     options, config = given[_InspectCommand], given[PrepareConfig]
     out, quiet = options.out, given[ReportOptions].quiet
-    is_apart = not out.resolve().is_relative_to(folder.resolve())
-    check(is_apart, f"{out} lies in {folder}; choose another `out`")
+    check(
+        not out.resolve().is_relative_to(folder.resolve()),
+        f"{out} lies in {folder}; choose another `out`",
+    )
     with ProgressBar("inspect", quiet) as bar:
         found = inspection.inspect(folder, config, given[PrepareOptions], bar.show)
     recognizer = None
@@ -349,7 +355,7 @@ def _command_after_inspection(
     with suppress(CaptchaOcrError):  # --charset and --length go with a model that knows them
         from captcha_ocr.inference.decoding import allowed_classes
 
-        model = read_model_config(find_model_folder(model_folder or default_model()))
+        model = read_model_config(find_model_folder(model_folder))
         allowed_classes(model, config.charset, config.lengths)
         words += given_words("charset", "lengths")
     return command_line("eval", *place(folder), *words)

@@ -127,10 +127,14 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
     if out is not None:  # before the reading, which may take hours
         check(out.parent.is_dir(), f"`out` {out}: {out.parent} is not a folder")
         check(not os.path.lexists(out), f"`out` {out} exists; remove it, or choose another file")
-    has_source = sys.stdin is not None or bool(paths or labels)
-    check(has_source, "there is no PATH, and no standard input to read paths from")
-    has_sink = sys.stdout is not None or out is not None
-    check(has_sink, "standard output is closed: the readings would be lost; name a file with `out`")
+    check(
+        sys.stdin is not None or bool(paths or labels),
+        "there is no PATH, and no standard input to read paths from",
+    )
+    check(
+        sys.stdout is not None or out is not None,
+        "standard output is closed: the readings would be lost; name a file with `out`",
+    )
     folder = find_model_folder(reading.model_folder or default_model())
     with _open_recognizer(folder, reading) as recognizer:
         note(f"model      {describe_model(folder)}\ndevice     {recognizer.engine}")

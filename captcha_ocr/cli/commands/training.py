@@ -103,16 +103,22 @@ def train(folder: Path | None, given: Given) -> None:
     options, how = given[_TrainCommand], given[TrainOptions]
     out, data = options.out, options.data or (SHARDS,)
     if folder is not None:
-        refusal = "IMAGES go with one process, without `data`, --draw and `cross_validate`"
         is_plain = not given_words("data", "designs", "cross_validate")
-        check(is_plain and rank_and_world_size()[1] == 1, refusal)
-        are_images = not (folder / MANIFEST_FILE).exists()
-        check(are_images, f"{folder} holds shards, no images: name it with `data`")
+        check(
+            is_plain and rank_and_world_size()[1] == 1,
+            "IMAGES go with one process, without `data`, --draw and `cross_validate`",
+        )
+        check(
+            not (folder / MANIFEST_FILE).exists(),
+            f"{folder} holds shards, no images: name it with `data`",
+        )
         data = (_find_shards(folder, out, given),)
     if options.cross_validate:
         is_one = len(data) == 1 and rank_and_world_size()[1] == 1
-        refusal = "`cross_validate` takes one `data`, one process and no `resume` PATH"
-        check(is_one and how.resume in ("auto", "never"), refusal)
+        check(
+            is_one and how.resume in ("auto", "never"),
+            "`cross_validate` takes one `data`, one process and no `resume` PATH",
+        )
     drawing = _draw_options(given)
     shards = cross_validation.find_folds(data[0])[:1] if options.cross_validate else data
     values = given.values(TrainConfig)
