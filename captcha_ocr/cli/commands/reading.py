@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from captcha_ocr.two_readers import TwoReaders
 
 _LINE_END = re.compile("\r\n|\r|\n|\0")  # find -print0 ends paths with a NUL
+_CONTROL = re.compile(r"[\x01-\x08\x0e-\x1f]")  # every image has such characters
 _MOST_AT_ONCE = 2**22  # bytes of paths; a pipe holds fewer
 _READING, _COMPUTING = "What is read", "Computing"  # headings in the help
 
@@ -225,17 +226,12 @@ def _add_second(
 def _batches_of_stdin() -> Iterator[list[str]]:
     """Yield the paths on standard input, one a line: all that are there, then those that come.
 
-    They are in the encoding of the terminal or of a byte-order mark. UsageError for an image.
+    They are in the encoding of the terminal or of a byte-order mark.
     """
-    from captcha_ocr.data.sanitize import START, is_image
-
     data, rest, decoder = b"", "", None
     while decoder is None or data:
         data = sys.stdin.buffer.read1(_MOST_AT_ONCE)  # type: ignore[union-attr]
         if decoder is None:
-            if is_image(data[:START]):
-                advice = Advice("to read an image from it", Command("eval", ("-",)))
-                raise UsageError("standard input holds no paths", advice)
             encoding = detect_encoding(data[:4], sys.stdin.encoding)
             decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
         *lines, rest = _LINE_END.split(rest + decoder.decode(data, final=not data))
@@ -243,8 +239,13 @@ def _batches_of_stdin() -> Iterator[list[str]]:
 
 
 def _clean_path(line: str) -> str:
-    """Return the path in a line."""
-    return line if os.path.lexists(line) else line.strip().strip('"')  # Windows copies quotes
+    """Return the path in a line; UsageError if it is no text."""
+    if os.path.lexists(line):
+        return line
+    if _CONTROL.search(line):
+        advice = Advice("to read an image from it", Command("eval", ("-",)))
+        raise UsageError("standard input holds no paths", advice)
+    return line.strip().strip('"')  # Windows copies quotes
 
 
 def _expand(paths: Iterable[str]) -> Iterator[str]:

@@ -13,6 +13,7 @@ import onnx
 import pytest
 from click.testing import Result
 from conftest import invoke, naming
+from hostile import FORMATS, encoded
 
 from captcha_ocr.cli.app import main
 
@@ -273,10 +274,12 @@ def test_no_standard_input_or_an_image_where_paths_should_be_is_one_sentence(rea
     assert result.returncode == 2
     assert re.fullmatch(b"captcha-ocr: .*PATH.*\n", result.stderr)
     assert subprocess.run([*command, "-"], capture_output=True).returncode == 1  # as an empty file
-    result = read(input=next(images.glob("*.png")).read_bytes())
-    assert (result.exit_code, result.stdout) == (2, "")
-    (line,) = after_device(result.stderr)
-    assert line.endswith("captcha-ocr eval -")
+    kinds = [encoded(name, size=(160, 60)) for name in FORMATS]
+    for data in (next(images.glob("*.png")).read_bytes(), *kinds, b"\0\0\0\x18ftypheic\0\0"):
+        result = read(input=data)
+        assert (result.exit_code, result.stdout) == (2, "")
+        (line,) = after_device(result.stderr)
+        assert line.endswith("captcha-ocr eval -")
 
 
 @pytest.mark.parametrize("end", ["\n", "\0", ""])
