@@ -174,9 +174,10 @@ class Printer:
         if options:
             part = self.tally.measure_fit(replace(traits, lengths=lengths))
             kind = "texts" if self.tally.find_form() == ANY_FORM else "sums"
-            known = f"{kind} of {lengths} of the characters {shorten(traits.charset)}"
-            line = f"{known}, {part:.0%} of what was read"
-            note(f"in common  {line}; to read only such: {shlex.join(words(options))}")
+            note(
+                f"in common  {kind} of {lengths} of the characters {shorten(traits.charset)}, "
+                f"{part:.0%} of what was read; to read only such: {shlex.join(words(options))}"
+            )
 
 
 def what_to_do(paths: tuple[str, ...], labels: Path | None, reading: ReadingOptions) -> str:

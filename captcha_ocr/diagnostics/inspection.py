@@ -355,12 +355,11 @@ def advice_on_tables(contents: Found, texts: Sequence[str]) -> list[str]:
 
 def advice_on_wrong(wrong: int, labels: int) -> list[str]:
     """Return what it means that a model reads nearly all images differently from their labels."""
-    if wrong < _NEARLY_ALL * labels:
-        return []
-    return [
+    advice = (
         f"{wrong:,} of {labels:,} images are read differently from their labels: "
         "the labels do not belong to the images, or the model is for another design"
-    ]
+    )
+    return [advice] if wrong >= _NEARLY_ALL * labels else []
 
 
 def _advise_on_frame(texts: Sequence[str]) -> list[str]:

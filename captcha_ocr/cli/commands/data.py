@@ -377,10 +377,16 @@ def _list_wrong(
     lines = [f"{'read wrong':14}{len(wrong):,} of {len(found.labels):,}, most confident first"]
     rows, tiles = [], []
     for label, reading in wrong:
-        row = {"file": label.file, "label": label.text}
-        rows.append(row | {"text": reading.text, "confidence": reading.confidence})
-        score = f"{reading.confidence:.4f}"
-        lines.append(f"{escape(label.file)}\t{label.text}\tread as {reading.text}\t{score}")
+        rows.append(
+            {
+                "file": label.file,
+                "label": label.text,
+                "text": reading.text,
+                "confidence": reading.confidence,
+            }
+        )
+        columns = label.text, f"read as {reading.text}", f"{reading.confidence:.4f}"
+        lines.append("\t".join([escape(label.file), *columns]))
         truth = recognizer.config.charset.normalize(label.text)
         path = found.folder / label.file
         tiles.append(Tile(path, label.file, truth, reading.text, reading.confidence))

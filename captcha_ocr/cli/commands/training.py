@@ -254,9 +254,7 @@ def adapt(images: Path, given: Given) -> None:
     facts = {"out": str(options.out), **asdict(adapted), **dict.fromkeys(Expectation._fields)}
     del facts["expectation"]
     following = read_command(options.out, images)
-    result = str(options.out / BEST)
-    if not adapted.has_model:
-        result = f"{images}: no better model"
+    result = str(options.out / BEST) if adapted.has_model else f"{images}: no better model"
     if adapted.expectation is None:
         result += f": {adapted.doubt}"
         following = f"{word_command(Command('label', (images,)))} (30 labels help it)"
