@@ -22,7 +22,8 @@ _Result = TypeVar("_Result")
 JOBS_PER_SLICE = 64  # at most, as a thread finishes its slice after Ctrl-C
 _MAX_WAIT_S = 0.05  # that a slice waits for more jobs from a slow source
 _JOBS_PER_WORKER = 2  # that it has: one is done while the next one comes
-_WATCHED_S, _PIPE_BYTES = 1.0, 2**16  # between two looks at the workers; what a pipe takes
+_WATCHED_S, _SENDING_S = 1.0, 3.0  # between two looks at the workers; for a result at most
+_PIPE_BYTES = 2**16  # that a pipe takes
 _TELL_S = 0.2  # after so long, who waits for results hears how many are missing
 
 
@@ -116,13 +117,19 @@ class Workers(AbstractContextManager["Workers"]):
     def _watch(self) -> None:
         """Complete the result of a worker that was killed while it sent it, so that it is damaged.
 
-        Python's pool would wait for the rest for ever, and hear no signal.
+        Python's pool would wait for the rest for ever, and hear no signal. Such a worker keeps the
+        lock of those that send; the results of the others stay whole.
         """
         pool: Any = self.pool
         while pool is not None and not self.is_closed.wait(_WATCHED_S):
-            if any(process.exitcode for process in [*(pool._processes or {}).values()]):
-                with suppress(OSError):
-                    os.write(pool._result_queue._writer.fileno(), bytes(_PIPE_BYTES))
+            if not any(process.exitcode for process in [*(pool._processes or {}).values()]):
+                continue
+            results = pool._result_queue
+            if results._wlock.acquire(timeout=_SENDING_S):
+                results._wlock.release()
+                continue
+            with suppress(OSError):
+                os.write(results._writer.fileno(), bytes(_PIPE_BYTES))
 
     def start(
         self, function: Callable[[_Job], _Result], jobs: Iterable[_Job]

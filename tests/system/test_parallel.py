@@ -133,9 +133,45 @@ def send_a_part(share):
 
 @pytest.mark.skipif(os.name != "posix", reason="no such signal there")
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.5, 0.99])
-def test_a_worker_that_is_killed_while_it_sends_ends_the_work(share):
+def test_a_worker_that_is_killed_while_it_sends_ends_the_work(share, monkeypatch):
+    monkeypatch.setattr("captcha_ocr.system.parallel._SENDING_S", 0.1)
     with pytest.raises(CaptchaOcrError, match="killed"), Workers(2) as workers:
         list(workers.start(send_a_part, [share] * 8))
+
+
+def send_while_another_is_killed(file):
+    """Kill another worker, which waits for a job, halfway through sending a result."""
+
+    def send(connection, data):
+        half = len(data) // 2
+        write(connection, data[:half])
+        if half > 2:  # else it is the length of the result
+            os.kill(other, signal.SIGKILL)
+            time.sleep(2)  # the pool is looked after every second
+        write(connection, data[half:])
+
+    while not file.exists():
+        time.sleep(0.01)
+    other = int(file.read_text())
+    write = multiprocessing.connection.Connection._send
+    multiprocessing.connection.Connection._send = send
+    return b"\x7f" * 10**6
+
+
+def work_beside(job):
+    file, is_other = job
+    if not is_other:
+        return send_while_another_is_killed(file)
+    temporary = file.with_suffix(".new")
+    temporary.write_text(str(os.getpid()))
+    return temporary.rename(file).name.encode()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no such signal there")
+def test_the_result_of_a_worker_is_whole_while_another_is_killed(tmp_path):
+    with Workers(2) as workers:
+        jobs = [(tmp_path / "pid", False), (tmp_path / "pid", True)]
+        assert list(workers.start(work_beside, jobs)) == [b"\x7f" * 10**6, b"pid"]
 
 
 def test_who_does_jobs_while_it_waits_hears_of_a_killed_worker(tmp_path):
