@@ -195,7 +195,7 @@ def _find_first_labels(
     if in_text_files := _labels_from_text_files(images, files):
         return in_text_files
     fits = _make_fit_test(config)
-    named = labels_from_names(files.images, fits)
+    named = labels_from_names(files.images, fits, config.charset is not None)
     return named if named.labels else _labels_from_folders(files.images, fits) or named
 
 
@@ -405,12 +405,17 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
     return found if has_lists or len({label.text for label in found.labels}) > 1 else None
 
 
-def labels_from_names(files: list[str], allowed: TextTest | None = None) -> Found:
-    """Return the label in each file's name, and the reason why others have none."""
+def labels_from_names(
+    files: list[str], allowed: TextTest | None = None, joins: bool = True
+) -> Found:
+    """Return the label in each file's name, and the reason why others have none.
+
+    allowed, joins: as `fits` and `joins` of `NameReader`.
+    """
     stems = {file: PurePosixPath(file).stem for file in files}
     recur = recur_in_folders(files, list(stems.values()))
     count = allowed is None and are_counted(list(stems.values()))
-    reader, ways = NameReader(list(stems.values()), allowed), Counter[str]()
+    reader, ways = NameReader(list(stems.values()), allowed, joins), Counter[str]()
 
     def find_text(file: str) -> str:
         check(not recur, f"names recur in the folders, so they hold no texts; {HINT}", LabelError)

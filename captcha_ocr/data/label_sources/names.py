@@ -2,10 +2,12 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain, product
+from math import gcd
 from os.path import commonprefix
 from pathlib import PurePosixPath
+from string import digits
 
 from captcha_ocr.errors import LabelError, check
 
@@ -38,6 +40,8 @@ _COPY = re.compile(  # names that a browser or a file manager gives to a copy
     re.IGNORECASE,
 )
 _GENERATED = re.compile(r"\d{5,}-(.+)")  # a name that `generate` gives
+# Many names like this are random identifiers, as of a hash, though one of them may be a text
+_IDENTIFIER = re.compile("[0-9a-f]{8,}|[0-9a-z]{16,}", re.IGNORECASE)
 _SECONDS = range(1_400_000_000, 2_100_000_000)  # since 1970: from 2014 to 2036
 _SHARE = 20  # such names are no accident if 1 in 20 matches
 # Numbers count the images if they fill as much of the range from the least to the greatest
@@ -59,11 +63,14 @@ class NameReader:
 
     stems: all their names, without folders and extensions: what recurs in them, or counts them, is
     no text. fits: whether the alphabet and the lengths that the user named allow a text; None
-    without both.
+    without both. joins: whether a text may have what separates parts, as the user's alphabet says.
     """
 
-    def __init__(self, stems: Sequence[str], fits: TextTest | None = None) -> None:
-        self.fits = fits
+    def __init__(
+        self, stems: Sequence[str], fits: TextTest | None = None, joins: bool = True
+    ) -> None:
+        self.is_given, self.joins = fits is not None, joins
+        self.fits = fits or (lambda text: False)
         self.is_text = _make_text_test(stems, 10)
         names = defaultdict[tuple[str, ...], list[list[str]]](list)
         for pieces in map(_split_name, stems):
@@ -79,23 +86,25 @@ class NameReader:
 
         LabelError if there is none, or if the name can be read in two ways.
         """
-        allowed = self.fits is not None and self.fits(stem)
+        pieces = _split_name(stem)
+        values, separators = pieces[::2], tuple(pieces[1::2])
+        allowed = self.fits(stem) and (self.joins or not any(map(self.fits, values)))
         copy = _COPY.fullmatch(stem)
         if copy and not allowed:
             return self.find_text(copy[1] or copy[2] or copy[3])
         if generated := _GENERATED.fullmatch(stem):
             return generated[1]
-        pieces = _split_name(stem)
-        values, separators = pieces[::2], tuple(pieces[1::2])
+        text = stem.strip("_. ")
         check(
-            self.is_text(stem) or (self.fits is not None and "" in values),
-            f"its name holds a number, a date or an identifier instead of a text; {HINT}",
+            self.is_text(text) or (self.is_given and "" in values),
+            f"its name holds {'a number, a date or an identifier instead of a' if text else 'no'} "
+            f"text; {HINT}",
             LabelError,
         )
         if allowed:
             return stem
         if not separators:
-            return stem.strip("_. ")
+            return text
         # The name of a copy may have other separators than all names.
         rules = self.rules.get(separators) or _PartRules(separators, [values])
         check(
@@ -118,20 +127,18 @@ class NameReader:
         ways = " or ".join(map(repr, dict.fromkeys([*texts, stem])))
         way_out = (
             "neither `charset` nor `lengths` decides; "
-            if self.fits
+            if self.is_given
             else "name the alphabet with `charset` or `lengths`, or "
         )
         raise LabelError(f"its name can be read as {ways}; {way_out}{HINT}")
 
     def _find_fitting(self, pieces: list[str], places: Sequence[int]) -> list[str]:
         """Return the parts that fit, the longest of those side by side as one: 7-3."""
-        if self.fits is None:
-            return []
         fitting, last = list[str](), -1
         for start, end in product(places, places[::-1]):
             text = "".join(pieces[2 * start : 2 * end + 1])
             are_new = last < start <= end and set(range(start, end + 1)).issubset(places)
-            if are_new and self.fits(text):
+            if are_new and (self.joins or start == end) and self.fits(text):
                 fitting.append(text)
                 last = end
         return list(dict.fromkeys(fitting))
@@ -176,24 +183,35 @@ def _split_name(stem: str) -> list[str]:
 def _make_text_test(values: Sequence[str], least: int) -> TextTest:
     """Return a function that tells a text from what stands in the same place of other names.
 
-    No text is a value that all names share, one of numbers that count the names or are times, a
-    number or a text after the same word, or a usual name of a camera or program. least: how many
-    numbers make a count.
+    No text is a value that all names share, one of numbers that count the names, in even steps, or
+    are times, one of random identifiers, a number or a text after the same word, or a usual name of
+    a camera or program. least: how many numbers make a count.
     """
     numbers = sorted(int(value) for value in values if value.isdecimal())
     are_most = len(numbers) >= least and 2 * len(numbers) >= len(values)
     are_distinct = are_most and len(set(numbers)) == len(numbers)
-    counts = are_distinct and _FULL * (numbers[-1] - numbers[0]) < len(numbers)
+    steps = (number - numbers[0] for number in numbers)
+    step = gcd(*steps) if len(numbers) >= _FEW_VALUES else 1
+    counts = are_distinct and _FULL * (numbers[-1] - numbers[0]) < step * len(numbers)
     times = are_most and all(number in _SECONDS or number // 1000 in _SECONDS for number in numbers)
     usual = _SHARE * sum(NO_TEXT.fullmatch(value) is not None for value in values) >= len(values)
     recurs = len(values) >= 3 and (len(set(values)) == 1 or _have_same_word(values))
+    are_no_texts = recurs or _are_identifiers(values)
 
     def is_text(value: str) -> bool:
-        if not value or recurs or ((counts or times) and value.isdecimal()):
+        if not value or are_no_texts or ((counts or times) and value.isdecimal()):
             return False
         return not (usual and NO_TEXT.fullmatch(value))
 
     return is_text
+
+
+def _are_identifiers(values: Sequence[str]) -> bool:
+    """Tell whether many values are random identifiers, with letters and digits."""
+    joined = "".join(values)
+    are_mixed = not joined.isalpha() and not joined.isdecimal()
+    alike = sum(_IDENTIFIER.fullmatch(value) is not None for value in values)
+    return are_mixed and alike >= max(_FEW_VALUES, _FULL * len(values))
 
 
 def _have_same_word(values: Sequence[str]) -> bool:
@@ -207,8 +225,10 @@ def _have_same_word(values: Sequence[str]) -> bool:
 
 
 def _is_word(values: Sequence[str]) -> bool:
-    """Tell whether values that recur are a word, or all are usual names of cameras and programs."""
-    return (len(set(values)) == 1 and values[0].isalpha()) or all(
+    """Tell whether values that recur have letters, or all are usual names of cameras and
+    programs.
+    """
+    return (len(set(values)) == 1 and any(map(str.isalpha, values[0]))) or all(
         NO_TEXT.fullmatch(value) and not value[0].isdecimal() for value in values
     )
 
@@ -260,7 +280,9 @@ def recur_in_folders(files: list[str], stems: list[str]) -> bool:
 
 
 def are_counted(stems: Sequence[str]) -> bool:
-    """Tell whether names count the images, with letters, too: a00 … h49, 0a0 … 22f, p1_01 …."""
+    """Tell whether names count the images, with letters, too: a00 … h49, 0a0 … 22f, p1_01 …, or
+    after one of a few words: left000, right000.
+    """
     names = {stem.lower() for stem in stems}
     if len(names) <= _SINGLE or len(names) < len(stems) or _SIGN.search("".join(names)):
         return False
@@ -268,7 +290,17 @@ def are_counted(stems: Sequence[str]) -> bool:
     ends = [name[start:] for name in names]
     width = max(map(len, ends))
     padded = [list(end.rjust(width, "0")) for end in ends]
-    return _have_no_gaps(padded) or _have_no_gaps(list(map(_PIECE.findall, ends)))
+    forms = padded, list(map(_PIECE.findall, ends)), _number_words(names)
+    return any(map(_have_no_gaps, forms))
+
+
+def _number_words(names: Collection[str]) -> list[list[str]]:
+    """Return names such as left000 with a number for each word; nothing if the words are many."""
+    word_of = {name: name.rstrip(digits) for name in names}
+    numbers = {word: str(number) for number, word in enumerate(set(word_of.values()))}
+    if _FEW_VALUES * len(numbers) > len(names):
+        return []
+    return [[numbers[word], name[len(word) :]] for name, word in word_of.items() if word != name]
 
 
 def _have_no_gaps(names: list[list[str]]) -> bool:

@@ -59,6 +59,8 @@ def read(stems, fits=None):
             "{text} 10.03.2024",
             "20240301_{text}",
             "[{text}] {copy}",
+            "{step}_{text}",
+            "{text}_{short}",
             "{number} ({text})",
             "{number:03}#{text}",
             "{hash} ({text})",
@@ -71,7 +73,13 @@ def read(stems, fits=None):
 def test_the_text_is_found_where_the_names_differ_and_do_not_count(name):
     stems = [
         name.format(
-            text=text, number=number, hash=hash_, time=1_700_000_000 + 61 * number, copy=number % 3
+            text=text,
+            number=number,
+            step=5 * number,
+            hash=hash_,
+            short=hash_[:8],
+            time=1_700_000_000 + 61 * number,
+            copy=number % 3,
         )
         for number, (text, hash_) in enumerate(zip(TEXTS, words(HEX, 32), strict=True))
     ]
@@ -115,8 +123,14 @@ def test_the_text_is_found_where_the_names_differ_and_do_not_count(name):
         [f"0.{number:03}" for number in range(0, 900, 20)],
         [f"id{number}_label{text}" for number, text in enumerate(words("0123456789"))],
         # A counter with gaps is not told from a text.
-        [f"{7 * number:04}_{number % 10}" for number in range(60)],
-        [f"{7 * number:04}_{text}" for number, text in enumerate(words("0123456789"))],
+        [f"{number**2:04}_{number % 10}" for number in range(60)],
+        [f"{number**2:04}_{text}" for number, text in enumerate(words("0123456789"))],
+        # In even steps it is; and random identifiers are no texts.
+        *([f"{step * number:04}" for number in range(60)] for step in (5, 25, 100)),
+        *(words(HEX[:size], length, 60) for size, length in ((16, 8), (16, 12), (12, 9))),
+        words("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 16),
+        [f"Captcha.jpg?v=0.{number}" for number in words(digits, 16)],
+        *(["_"], ["__"], ["_ ."], ["Copy of _"]),
     ],
     ids=lambda stems: stems[0],
 )
@@ -161,6 +175,15 @@ def test_the_text_is_found_in_a_single_name_of_a_known_form(stem, text):
 def test_the_lengths_decide_too():
     stems = ["AB12-1", "CD3456_x-y", "000_0412_737", "2024-03-10_0412", "1 0412", "id0_label0412"]
     assert read(stems, lambda text: len(text) == 4) == ["AB12", None, "0412", "0412", "0412", None]
+
+
+@pytest.mark.parametrize("name", ["{text}_{number:02}", "{number:02}-{text}", "{text}"])
+def test_lengths_alone_join_no_parts(name):
+    texts = [str(number**2 % 83) for number in range(60)]
+    stems = [name.format(text=text, number=number) for number, text in enumerate(texts)]
+    reader = NameReader(stems, lambda text: len(text) in range(1, 6), joins=False)
+    assert list(map(reader.find_text, stems)) == texts
+    assert NameReader(["7-3"], lambda text: len(text) == 3, joins=False).find_text("7-3") == "7-3"
 
 
 def test_parts_side_by_side_are_a_text_where_the_alphabet_has_what_stands_between_them():
@@ -223,7 +246,7 @@ def test_a_single_name_that_could_be_a_text_is_one(stem):
 
 
 @pytest.mark.parametrize(
-    "numbers", [words("0123456789", 6), [f"{number}" for number in range(0, 400, 7)]]
+    "numbers", [words("0123456789", 6), [f"{number**2}" for number in range(60)]]
 )
 def test_numbers_that_do_not_count_the_images_are_texts(numbers):
     assert read(numbers) == numbers
@@ -240,6 +263,9 @@ def test_numbers_that_do_not_count_the_images_are_texts(numbers):
         [f"{number}{'abc'[part]}" for number in range(1, 40) for part in range(3)],
         [f"{number + 160:03x}" for number in range(400)],
         [f"{number:X}" for number in range(300)],
+        [f"{side}{number:03}" for side in ("left", "right") for number in range(30)],
+        [f"{word}{number}" for number in range(1, 21) for word in ("red", "blue", "green")],
+        [f"{word}{number:02}" for word in ("google", "yahoo", "bing") for number in range(20)],
         [f"img_{number:x}" for number in range(300) if number % 19],
         list(map("".join, product(ascii_lowercase, repeat=2)))[:100],
         list(map("".join, product(digits + ascii_lowercase, repeat=3)))[5:400],
