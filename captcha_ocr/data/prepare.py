@@ -151,7 +151,7 @@ def prepare(
     check(
         config.readings or found.readings == 0,
         f"{counted(found.readings, 'text')} in the table of labels are a model's readings: check "
-        "them, then delete its column confidence; or learn them as they are, with `readings`",
+        "them, then delete its column of confidences; or learn them as they are, with `readings`",
     )
     config = replace(config, readings=found.readings > 0)
     others = processes_for(-(-len(found.labels) // IMAGES_PER_JOB), options.workers) - 1

@@ -348,7 +348,7 @@ def advice_on_tables(contents: Found, texts: Sequence[str]) -> list[str]:
     if contents.readings:
         advice.append(
             f"{counted(contents.readings, 'text')} are a model's readings: check every row, "
-            "then delete the column confidence of the table"
+            "then delete the table's column of confidences"
         )
     return advice
 

@@ -13,6 +13,8 @@ FILE_NAME = re.compile(r"\S.*\.(png|jpe?g|jpe|jfif|gif|bmp|webp|tiff?)", re.IGNO
 _TEXT_KEYS = ("transcription", "text", "attribute", "label", "class-name")  # an attribute of CVAT
 # What says how far to the right a box is
 _PLACE_KEYS = ("x", "xmin", "xtl", "points", "all_points_x")
+# Labels that say what is in a box, beside a description that is the text, as of X-AnyLabeling
+_CLASSES = {"text", "captcha", "word", "label", "code", "ocr", "plate", "string"}
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -38,11 +40,19 @@ def read_boxes(document: Any) -> Iterator[tuple[str, str]]:
         file = next(filter(FILE_NAME.fullmatch, names), None)
         if file is None or _text_of(image):
             continue
-        parts = list(filter(_text_of, _walk(content)))
-        if len(parts) > 1:
-            parts.sort(key=_place_of)
-        if parts:
-            yield file, "".join(map(_text_of, parts))
+        if text := join_texts(content):
+            yield file, text
+
+
+def join_texts(content: Any) -> str:
+    """Return the texts of the objects in a JSON document, from left to right; "" without any.
+
+    ValueError for texts without places.
+    """
+    parts = list(filter(_text_of, _walk(content)))
+    if len(parts) > 1:
+        parts.sort(key=_place_of)
+    return "".join(map(_text_of, parts))
 
 
 def _walk(node: Any) -> Iterator[dict[str, Any]]:
@@ -57,7 +67,8 @@ def _walk(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def _text_of(part: dict[str, Any]) -> str:
-    for value in map(part.get, _TEXT_KEYS):
+    is_class = str(part.get("label")).lower() in _CLASSES
+    for value in map(part.get, ("description", *_TEXT_KEYS) if is_class else _TEXT_KEYS):
         text = value[0] if isinstance(value, list) and value else value
         if text and isinstance(text, str):
             return text

@@ -71,7 +71,7 @@ class NameReader:
     ) -> None:
         self.is_given, self.joins = fits is not None, joins
         self.fits = fits or (lambda text: False)
-        self.is_text = _make_text_test(stems, 10)
+        self.is_text = make_text_test(stems, 10)
         names = defaultdict[tuple[str, ...], list[list[str]]](list)
         for pieces in map(_split_name, stems):
             names[tuple(pieces[1::2])].append(pieces[::2])
@@ -153,7 +153,7 @@ class _PartRules:
 
     def __init__(self, separators: tuple[str, ...], names: Sequence[Sequence[str]]) -> None:
         columns = list(zip(*names, strict=True))
-        self.tests = [_make_text_test(column, 3) for column in columns]
+        self.tests = [make_text_test(column, 3) for column in columns]
         if set(separators) == {"."} and all(map(_are_numbers, columns)):
             self.tests = [str.isdecimal for _ in columns]  # 0.399 may be a number
         candidates = [
@@ -180,7 +180,7 @@ def _split_name(stem: str) -> list[str]:
     return [re.sub(".*\0.*", "", piece, flags=re.DOTALL) for piece in pieces]
 
 
-def _make_text_test(values: Sequence[str], least: int) -> TextTest:
+def make_text_test(values: Sequence[str], least: int) -> TextTest:
     """Return a function that tells a text from what stands in the same place of other names.
 
     No text is a value that all names share, one of numbers that count the names, in even steps, or
@@ -190,8 +190,8 @@ def _make_text_test(values: Sequence[str], least: int) -> TextTest:
     numbers = sorted(int(value) for value in values if value.isdecimal())
     are_most = len(numbers) >= least and 2 * len(numbers) >= len(values)
     are_distinct = are_most and len(set(numbers)) == len(numbers)
-    steps = (number - numbers[0] for number in numbers)
-    step = gcd(*steps) if len(numbers) >= _FEW_VALUES else 1
+    are_many = len(numbers) >= _FEW_VALUES
+    step = gcd(*(number - numbers[0] for number in numbers)) if are_many else 1
     counts = are_distinct and _FULL * (numbers[-1] - numbers[0]) < step * len(numbers)
     times = are_most and all(number in _SECONDS or number // 1000 in _SECONDS for number in numbers)
     usual = _SHARE * sum(NO_TEXT.fullmatch(value) is not None for value in values) >= len(values)
@@ -209,8 +209,8 @@ def _make_text_test(values: Sequence[str], least: int) -> TextTest:
 def _are_identifiers(values: Sequence[str]) -> bool:
     """Tell whether many values are random identifiers, with letters and digits."""
     joined = "".join(values)
-    are_mixed = not joined.isalpha() and not joined.isdecimal()
     alike = sum(_IDENTIFIER.fullmatch(value) is not None for value in values)
+    are_mixed = not joined.isalpha() and not joined.isdecimal()
     return are_mixed and alike >= max(_FEW_VALUES, _FULL * len(values))
 
 

@@ -21,7 +21,8 @@ from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
-from captcha_ocr.data.label_sources.boxes import FILE_NAME, parse_xml, read_boxes
+from captcha_ocr.data.label_sources.boxes import FILE_NAME, join_texts, parse_xml, read_boxes
+from captcha_ocr.data.label_sources.names import make_text_test
 from captcha_ocr.errors import UsageError
 from captcha_ocr.system.files import read_text
 
@@ -35,10 +36,22 @@ _COLUMN_NAMES = {  # the usual names of a column, in one word
         *("solution", "answer", "target", "groundtruth", "gt"),
     },
     "split": {"split", "subset", "set"},
-    "confidence": {"confidence"},  # in a table that `eval` wrote
+    # In a table that `eval` wrote, or another reader
+    "confidence": {"confidence", "conf", "score", "probability", "prob", "certainty"},
 }
+# In names of columns without texts
+_NO_TEXTS = re.compile(
+    "size|width|height|time|date|count|hash|md5|ur[il]|user|author|id$|^[xy]|box|attributes"
+)
+_DOCUMENT = re.compile(r"""[\[{]+\s*["']""")  # of JSON or Python, in a cell
+_FEWEST_VALUES = 10  # in as many rows; texts have more
+_TITLE_ROWS = 5  # the header is in one of them
 # A line of a list, but not a file name that begins with #
 _COMMENT = re.compile(r"^[ \t]*(?:#(?!\S*\.\w{3,4}\b)|//).*", re.MULTILINE)
+# After a file name and a text
+_END_COMMENT = re.compile(
+    r'^([^\n"]*[^\s,;|][\t ,;|]+[^\n"]*[^\s,;|"])[ \t]+(?:#(?!\S*\.\w{3,4}\b)|//).*', re.MULTILINE
+)
 _WORD = re.compile(r"[^\W_][\w-]*")
 _ASSIGNED = re.compile(r"\s+(?:=|->|=>|:)\s+|:\s+")  # between a file name and its text
 _NEARLY_ALL = 0.9  # of the rows: a column that names images
@@ -54,7 +67,8 @@ _INVISIBLE = "\u200b\u200e\u200f\ufeff"  # that chat programs and spreadsheets a
 _EXCEL_SEPARATOR = re.compile(r"\A\s*sep=[,;\t]\s*\n")  # a first line for Excel
 # ="0012" and '0012: how people make a spreadsheet keep zeros
 _EXCEL_TEXT = re.compile(r'\A(?:="(.*)"|\'(?=[\d=+-])(.*))\Z')
-_FORMULA = ("=", "+", "-", "@")  # how a text begins that a spreadsheet computes
+# A text that a spreadsheet computes, or that seems to end in a comment
+_FORMULA = re.compile(r"[=+@-]|.*[ \t](?:#|//)")
 _MAX_EXCERPT = 100  # characters of foreign text in a message
 
 
@@ -179,6 +193,10 @@ def _make_row(number: int, values: dict[str, Any]) -> Row:
     words = {}
     confidence = _parse_confidence(values.pop("confidence", None))
     for column, value in values.items():
+        if isinstance(value, str) and _DOCUMENT.match(value):
+            with suppress(ValueError):
+                value = _parse(value)
+        value = join_texts(value) or value
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
         if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
@@ -225,7 +243,7 @@ def readings_to_csv(readings: Iterable[tuple[Any, ...]], more: Iterable[str] = (
 
 def mark_text(text: str) -> str:
     """Return a text as a field of CSV that `read_table` returns unchanged."""
-    return f'="{text}"' if _EXCEL_TEXT.match(text) or text.startswith(_FORMULA) else text
+    return f'="{text}"' if _EXCEL_TEXT.match(text) or _FORMULA.match(text) else text
 
 
 def _split_lines(text: str) -> tuple[list[tuple[int, list[str]]], str]:
@@ -234,6 +252,7 @@ def _split_lines(text: str) -> tuple[list[tuple[int, list[str]]], str]:
     """
     comments = map(_WORD.findall, _COMMENT.findall(text))
     text = _COMMENT.sub("", _EXCEL_SEPARATOR.sub("\n", text))
+    text = _END_COMMENT.sub(r"\1", text)
     stripped = [line.strip() for line in io.StringIO(text, newline=None)]
     first = next(filter(None, stripped), "")
     separator = max(",;\t|", key=first.count)  # spreadsheets use that of the user's country
@@ -270,24 +289,29 @@ def _has_columns(names: Sequence[str]) -> bool:
 def _read_rows(
     rows: Sequence[tuple[int, Sequence[Any]]], separator: str, is_image: Callable[[str], object]
 ) -> Iterator[Row]:
-    """Yield the rows of a table, with or without a header."""
+    """Yield the rows of a table, with or without a header, which may stand below a title."""
+    starts = (n for n, row in enumerate(rows[:_TITLE_ROWS]) if _has_columns([*map(str, row[1])]))
+    rows = rows[next(starts, 0) :]
     head = list(map(str, rows[0][1])) if rows else []
     names = list(head)
-    places = _find_file_columns([fields[: len(head)] for _, fields in rows[1:] or rows], is_image)
+    body = [fields[: len(head)] for _, fields in rows[1:] or rows]
+    content = list(zip_longest(*body[:_FIRST_ROWS], fillvalue=""))
+    places = _find_file_columns(content, is_image)
     if len(places) == 1:
         names[places[0]] = "filename"
-        if len(head) == 2:
-            names[1 - places[0]] = "text"
     columns = _find_columns(names)
+    first = head[columns.get("filename", 0)] if head else ""
+    has_header = not (FILE_NAME.fullmatch(first) or is_image(first))
+    if "text" not in columns and len(places) == 1 and (has_header or len(head) == 2):
+        columns |= _find_texts(names, content, columns)
     if not {"filename", "text"} <= columns.keys():
         raise ValueError(
             "it needs a first line with filename,text (and, if wanted, split), or rows of a file "
-            "name and a text: save it as such a CSV; its first line is "
-            f"{excerpt(separator.join(head))!r}"
+            "name and a text: save it as such a CSV, and boxes as Pascal VOC or JSON; its first "
+            f"line is {excerpt(separator.join(head))!r}"
         )
-    first = head[columns["filename"]]
-    has_other_header = separator != " " and not (FILE_NAME.fullmatch(first) or is_image(first))
-    for number, fields in rows[_has_columns(head) or has_other_header :]:
+    has_header = has_header and (separator != " " or _has_columns(head))
+    for number, fields in rows[has_header:]:
         field_at = dict(enumerate(fields))
         values = {column: field_at.get(place) for column, place in columns.items()}
         if len(fields) > len(head):
@@ -301,9 +325,33 @@ def _read_rows(
             yield _make_row(number, values)
 
 
-def _find_file_columns(rows: list[Sequence[Any]], is_image: Callable[[str], object]) -> list[int]:
+def _find_texts(
+    names: Sequence[str], content: Sequence[Sequence[Any]], known: dict[str, int]
+) -> dict[str, int]:
+    """Return the place of the only column whose values can be texts, as that of `text`.
+
+    ValueError if there are several.
+    """
+    places = [place for place in range(len(names)) if place not in known.values()]
+    if len(names) > 2:
+        places = [place for place in places if _may_be_texts(names[place], content[place])]
+    if len(places) > 1:
+        words = " and ".join(repr(names[place]) for place in places)
+        raise ValueError(f"its columns {words} may all hold the texts: name the right one text")
+    return {"text": places[0]} if places else {}
+
+
+def _may_be_texts(name: str, column: Sequence[Any]) -> bool:
+    values = [str(value) for value in column if isinstance(value, (str, int)) and value != ""]
+    are_few = _FEWEST_VALUES * len(set(values)) <= len(values)
+    are_others = are_few or _NO_TEXTS.search(name.lower())
+    return not are_others and any(map(make_text_test(values, 3), values))
+
+
+def _find_file_columns(
+    columns: list[tuple[Any, ...]], is_image: Callable[[str], object]
+) -> list[int]:
     """Return the places of the columns in which nearly all of the first rows name images."""
-    columns = list(zip_longest(*rows[:_FIRST_ROWS], fillvalue=""))
     for test in (FILE_NAME.fullmatch, is_image):
         named = [list(map(bool, map(test, map(str, column)))) for column in columns]
         if places := [place for place, column in enumerate(named) if fmean(column) >= _NEARLY_ALL]:

@@ -66,6 +66,12 @@ def studio_task(file, parts):
                 lambda text, x: {"label": text, "points": [[x + 9, 8], [x, 1]], "flags": {}}
             )
         ],
+        [
+            {"imagePath": file, "shapes": parts, "imageData": None}
+            for file, parts in boxes(
+                lambda text, x: {"label": "text", "description": text, "points": [[x, 1], [x, 9]]}
+            )
+        ],
         {
             "_via_img_metadata": {
                 f"{file}99": {"filename": file, "size": 99, "regions": parts}
@@ -108,7 +114,17 @@ def studio_task(file, parts):
         ),
     ],
     ids=[
-        *("Label Studio", "PPOCRLabel", "Labelme", "VIA", "CreateML", "VOC", "CVAT", "attributes"),
+        *(
+            "Label Studio",
+            "PPOCRLabel",
+            "Labelme",
+            "X-AnyLabeling",
+            "VIA",
+            "CreateML",
+            "VOC",
+            "CVAT",
+            "attributes",
+        ),
         "Ground Truth",
     ],
 )

@@ -4,7 +4,13 @@ from pathlib import Path
 import pytest
 from conftest import naming
 
-from captcha_ocr.data.label_sources.tables import FileNames, Row, excerpt, read_table
+from captcha_ocr.data.label_sources.tables import (
+    FileNames,
+    Row,
+    excerpt,
+    read_table,
+    readings_to_csv,
+)
 from captcha_ocr.data.labels import Label, read_labels
 from captcha_ocr.errors import UsageError
 from captcha_ocr.system.files import detect_encoding
@@ -103,6 +109,16 @@ def test_the_usual_names_of_columns_are_known(header):
         '{"source-ref": "b.png", "word": "é 1", "word-metadata": {"type": "x"}}\n',
         "HITId,Input.image_url,Answer.text\n1x,a.png,AB\n2x,b.png,é 1\n",  # Mechanical Turk
         "image,captcha_text,width\na.png,AB,90\nb.png,é 1,90\n",
+        "image,chars,width,Sample ID\na.png,AB,90,7\nb.png,é 1,80,9\n",
+        '[{"id": 8, "image": "a.png", "what": "AB", "lead_time": 3.5, "meta": {"by": "me"}},'
+        '{"id": 4, "image": "b.png", "what": "é 1", "lead_time": 2.5, "meta": {"by": "you"}}]',
+        "a.png AB  # hard\nb.png é 1\n",
+        "a.png: AB #hard\nb.png: é 1 // easy\n",
+        "filename,text\na.png,AB # easy\nb.png,é 1\n",
+        'filename,text\na.png,"[""AB""]"\nb.png,"{""text"": [""é 1""]}"\n',
+        "filename;text\na.png;['AB']\nb.png;[{'start': 0, 'text': 'é 1'}]\n",
+        "My captchas,\nfilename,text\na.png,AB\nb.png,é 1\n",
+        "Captchas;;\n;;\nwho;image;text\nme;a.png;AB\nme;b.png;é 1\n",
     ],
 )
 def test_every_form_of_a_table_is_read(content):
@@ -122,6 +138,8 @@ def test_every_form_of_a_table_is_read(content):
         ('filename,text\na.png,"a,b"\n', "a,b"),
         ('filename,text\na.png,","""\n', ',"'),
         ("filename;text\na.png;a,b\n", "a,b"),
+        *(("a.png ab#12\n", "ab#12"), ("a.png #12\n", "#12"), ("a.png, #12\n", "#12")),
+        *(("a.png a//b\n", "a//b"), ('a.png,"a # b"\n', "a # b"), ("a.png,[12]\n", "[12]")),
         (
             "filename,text,split\na.png,AB\n",
             "AB",
@@ -143,6 +161,8 @@ def test_a_text_is_neither_cut_nor_changed(content, text):
         '[{"file": "a.png", "text": true}, {"file": "b.png", "text": "CD"}]',
         '{"file": "a.png", "text": ["A", "B"]}\n{"file": "b.png", "text": ["CD"]}\n',
         '{"file": "a.png", "text": {"A": 1}}\n{"file": "b.png", "text": "CD"}\n',
+        'filename,text\na.png,"[""A"", ""B""]"\nb.png,CD\n',
+        "filename;text\na.png;{'choices': ['AB']}\nb.png;CD\n",
     ],
 )
 def test_a_row_that_does_not_fit_is_an_error_of_that_row(content):
@@ -159,7 +179,10 @@ def test_a_row_that_does_not_fit_is_an_error_of_that_row(content):
         ("filename^text\na.png^AB\n", "filename^text"),
         ("only words\n", "only words"),
         ("a.png AB 0f3\nb.png CD 1e4\n", "a.png AB 0f3"),
-        ("Bild,Wort,Autor\na.png,AB,me\n", "Bild,Wort,Autor"),
+        ("Bild,Wort,Autor\na.png,AB,me\n", "'Wort' and 'Autor'"),
+        ("filename,width,height,class,xmin\na.png,90,40,A,12\na.png,90,40,A,31\n" * 9, "Pascal"),
+        ('filename,size,region_shape_attributes\na.png,7,"{""x"":1}"\n', "Pascal VOC or JSON"),
+        ('filename,text\na.png,"[{""text"": ""A""}, {""text"": ""B""}]"\n', "'A'"),
         ("Bild,Kopie\na.png,b.png\n", "Bild,Kopie"),
         ("# image text\na.png AB 0f3\nb.png CD 1e4\n", "a.png AB 0f3"),
         ("a.png,A,\nb.png,CD\n", "a.png,A,"),  # no header says what the third field is
@@ -232,10 +255,13 @@ def test_an_impossible_file_name_stays_as_it_is(tmp_path, name):
     assert FileNames(tmp_path, None, []).find(name) == name
 
 
-def test_confidences_are_shares_or_percentages_and_anything_else_is_none(tmp_path):
+@pytest.mark.parametrize(
+    "name", ["confidence", "Conf", "score", "prob", "probability", "certainty"]
+)
+def test_confidences_are_shares_or_percentages_and_anything_else_is_none(tmp_path, name):
     values = {"0.5": 0.5, "1": 1.0, "95": 0.95, "900": 0.0, "-3": 0.0, "nan": 0.0, "high": 0.0}
     rows = [f"{number}.png,AB,{value}\n" for number, value in enumerate(values)]
-    (tmp_path / "codes.csv").write_text("filename,text,confidence\n" + "".join(rows))
+    (tmp_path / "codes.csv").write_text(f"filename,text,{name}\n" + "".join(rows))
     assert [row.confidence for row in read_table(tmp_path / "codes.csv")] == [*values.values()]
 
 
@@ -261,6 +287,35 @@ def test_a_table_of_another_folder_or_program_means_the_images_here(tmp_path, na
     # One that is here means that the others are elsewhere.
     labels, _ = read_labels(tmp_path / "table.csv", folder, ["a.png", "/data/b.png"])
     assert Label("a.png", "AB") not in labels
+
+
+def test_the_text_is_the_only_column_whose_values_can_be_texts():
+    row = "{0},{1},img{0}.png,{2},{3},2024-01-05T12:{0}:11Z,90,{4}\n"
+    rows = [
+        row.format(
+            number,
+            8000 + number**2,
+            f"{number**3 % 97}A{number}",
+            ["me", "you"][number % 2],
+            number**2,
+        )
+        for number in range(10, 50)
+    ]
+    head = "number,run id,what is meant,picture,who,when,scale,bytes read\n"
+    with pytest.raises(UsageError, match=naming("picture", "bytes read")):
+        read(head + "".join(rows))
+    table = read(head.replace("bytes read", "file size") + "".join(rows))
+    assert [row.text for row in table] == [f"{number**3 % 97}A{number}" for number in range(10, 50)]
+
+
+@pytest.mark.parametrize(
+    "text", ["a # b", "ab #", "ab // c", "#ab", "=1", "'12", "a, b", 'a "b" # c']
+)
+def test_a_text_that_the_program_writes_is_read_again(text):
+    assert words(read(readings_to_csv([("a.png", text, 0.5), ("b.png", "AB", 0.9)])))[0] == (
+        "a.png",
+        text,
+    )
 
 
 @pytest.mark.parametrize(
