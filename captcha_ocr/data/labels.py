@@ -63,9 +63,19 @@ _NO_TEXT_FOLDER = re.compile(
     r"(?:batch|part|set|folder|dir|group|class|new folder)[-_ ]*\(?(?:\d*|[a-z])\)?", re.IGNORECASE
 )
 _LEADS_OUT = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|\Z)|.*\0", re.DOTALL)  # a path, of Windows, too
-# As YOLO writes them: the number of a class, the middle and the sides
-_BOX = re.compile(r"\d+(?: \d?\.\d+| [01]){4,5}")
-_BOXES = "holds boxes of YOLO instead of a text: export them as Pascal VOC, which has the names"
+# As YOLO writes them: the number of a class, the middle and the sides; as Tesseract: a character,
+# its sides and the page
+_BOX = re.compile(r"\d+(?: \d?\.\d+| [01]){4,5}|\S(?= .*\d\d)(?: \d+){4} 0")
+_BOXES = "holds boxes of YOLO or Tesseract instead of a text: export Pascal VOC, or write the text"
+# Before a text, as ICDAR has them
+_COORDINATES = re.compile(r"(?:-?\d+, *){4,8}|(?:-?\d+ ){4,8}(?=\")")
+# What they are, quotes, or blanks between characters
+_FRAMES = (
+    re.compile(r"^[^\W\d_]{2,} *[:=] *"),
+    re.compile(r"^[\"'`]|[\"'`]$"),
+    re.compile(r"(?<!\S\S) (?=\S(?: |$))"),
+)
+_FEWEST_FRAMED = 3  # texts
 _COUNTED = "the names count the images and hold no texts; write these with captcha-ocr label"
 _IMAGES_OF_A_TEXT = 5  # at most, on average, in folders named after texts of several characters
 Problems = dict[str, str]  # file name -> the reason why it is left out
@@ -223,8 +233,9 @@ def _list_hints(images: Path, files: ImageFiles, has_table: bool) -> Iterator[st
     if tables and not has_table:
         way = "save them as a CSV with the columns filename,text, and name that with `labels`"
         with suppress(UsageError):
-            read_labels(images / tables[0], images, files.images)
-            way = "name it with `labels`"
+            labels, _ = read_labels(images / tables[0], images, files.images)
+            if len(labels) > 1 or len(tables) <= _MANY_TEXT_FILES:  # else a file for each image
+                way = "name it with `labels`"
         yield f"if {images / tables[0]} has the texts, {way}"
     kinds = {PurePosixPath(file).suffix.lower() for file in files.others}.intersection(_TO_CONVERT)
     if kinds:
@@ -304,7 +315,17 @@ def read_labels(
             problem = f"{path.name} gives it two different labels"
         if problem is not None:
             problems[file] = problem
-    return [label for file, label in labels.items() if file not in problems], problems
+    good = [label for file, label in labels.items() if file not in problems]
+    return _remove_frames(good), problems
+
+
+def _remove_frames(labels: list[Label]) -> list[Label]:
+    """Return labels without what stands around or in all texts: "AB12", text: AB12, A B 1 2."""
+    for frame in _FRAMES:
+        bare = [replace(label, text=frame.sub("", label.text)) for label in labels]
+        if len(labels) >= _FEWEST_FRAMED and set(bare).isdisjoint(labels):
+            labels = bare
+    return labels
 
 
 def _find_problem(row: Row, label: Label, has_splits: bool) -> str | None:
@@ -369,8 +390,8 @@ def labels_from_pattern(files: list[str], pattern: str) -> Found:
 def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
     """Return the label in the text file of each image; None if no image has one.
 
-    It lies beside the image, a.txt, a.gt.txt or a.png.txt, or in a folder labels beside the folder
-    images. Or a program that draws boxes has put an a.json or a.xml there,
+    It lies beside the image, a.txt, a.gt.txt, gt_a.txt or a.png.txt, or in a folder labels beside
+    the image or the folder images. Or a program that draws boxes has put an a.json or a.xml there,
     or an a.xml into a folder Annotations beside that of the images.
     """
     other_files, text_of = set(files.others), dict[str, str]()
@@ -379,7 +400,8 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
         elsewhere = re.sub(r"(^|/)images/", r"\1labels/", stem)
         names = (
             re.sub("[^/]*/([^/]*)$", r"Annotations/\1.xml", stem),
-            *(f"{stem}.xml", f"{stem}.json", f"{elsewhere}.txt"),
+            *(f"{stem}.xml", f"{stem}.json", f"{stem}.box", f"{elsewhere}.txt"),
+            *(re.sub("[^/]+$", form, stem) for form in (r"labels/\g<0>.txt", r"gt_\g<0>.txt")),
             *(f"{image}.txt", f"{stem}.gt.txt", f"{stem}.txt"),
         )
         text_of.update((image, name) for name in names if name in other_files)  # the last counts
@@ -391,8 +413,9 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
         check(file in text_of, "it has no text file", LabelError)
         name = text_of[file]
         check(owners[name] == 1, f"{name} may belong to any of {owners[name]} images", LabelError)
-        if name.endswith(".txt"):
-            texts = list(filter(None, map(str.strip, read_text(images / name).splitlines())))
+        if name.endswith((".txt", ".box")):
+            lines = filter(None, map(str.strip, read_text(images / name).splitlines()))
+            texts = [_COORDINATES.sub("", line, 1) for line in lines]
         else:
             texts = [row.text for row in read_table(images / name)]
         check(not any(map(_BOX.fullmatch, texts)), f"{name} {_BOXES}", LabelError)
@@ -400,7 +423,8 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
         return texts[0]
 
     found = _label_each(files.images, find_text, "text files", frozenset(owners))
-    has_lists = any(name.endswith(".txt") for name in owners)
+    found = replace(found, labels=_remove_frames(found.labels))
+    has_lists = any(name.endswith((".txt", ".box")) for name in owners)
     # One and the same text in all boxes names what is in them.
     return found if has_lists or len({label.text for label in found.labels}) > 1 else None
 

@@ -2,6 +2,7 @@
 and characters that hardly recur.
 """
 
+import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
@@ -23,8 +24,9 @@ _NO_TEXT = re.compile(
     "|vacío|desconhecido|ilegível|erro|sconosciuto|illeggibile|errore|неизвестно|ошибка|нет|пусто"
     "|未知|无|無|空|不明|错误|無法辨識|看不清|読めない|알수없음"
 )
-_FEWEST = 3  # images with such a word
-_TIMES = 3  # as many as any other text has
+_USUAL = 0.9  # of all texts have so many images or fewer
+# Images of a word, and times as many as usual: of one that is known, of any other
+_FEWEST, _TIMES = (3, 10), (3, 5)
 _MANY_TEXTS = 10  # fewer cannot be split
 _BY_CHANCE = 4  # possible texts for each image; with fewer, texts recur by chance
 _SCRIPTS = {"LATIN", "CYRILLIC", "GREEK"}  # with letters that look alike
@@ -35,20 +37,19 @@ _COMMON = 3  # texts with a character that a network can learn without one of th
 def find_no_texts(texts: Collection[str]) -> dict[str, int]:
     """Return the words that stand for no text, `null` or `????`, with the number of their images.
 
-    Such a word is known, or has no letter and no digit where most texts have some, or is one
-    character again and again, or alone has its length. And it recurs much more often than any text:
-    one that occurs once is a text.
+    It recurs much more often than nearly all texts: one that occurs once is a text. A word that is
+    known, or has no letter and no digit where most texts have some, or is one character again and
+    again, needs to recur less often.
     """
     counts = Counter(texts)
-    lengths = Counter(map(len, counts))
     are_words = 2 * sum(any(map(str.isalnum, text)) for text in counts) > len(counts)
-    odd = {text for text in counts if _looks_like_none(text, are_words)}
-    alone = {text for text in counts if lengths[len(text)] == 1} - odd
-    most = max((count for text, count in counts.items() if text not in odd | alone), default=0)
-    least = max(_FEWEST, _TIMES * most)
-    # The length alone says less, so it needs more.
-    fewest = dict.fromkeys(odd, least) | dict.fromkeys(alone, 2 * least)
-    return {text: counts[text] for text in fewest if most and counts[text] >= fewest[text]}
+    usual = sorted([0, *counts.values()])[math.ceil(_USUAL * len(counts))]
+    known, other = (max(least, times * usual) for least, times in zip(_FEWEST, _TIMES, strict=True))
+    return {
+        text: count
+        for text, count in counts.items()
+        if count >= other or (count >= known and _looks_like_none(text, are_words))
+    }
 
 
 def _looks_like_none(text: str, are_words: bool) -> bool:
@@ -88,6 +89,8 @@ def find_odd_characters(texts: Mapping[str, str]) -> dict[str, str]:
     """Return the character that hardly any other text has, by the name of the text: the sign of a
     note, a typing error, a letter of another script, such as a Cyrillic А among Latin ones.
     """
+    no_texts = find_no_texts(texts.values())
+    texts = {name: text for name, text in texts.items() if text not in no_texts}
     counts = Counter(chain.from_iterable(map(set, texts.values())))
     scripts = {character: unicodedata.name(character, "").split(" ")[0] for character in counts}
     texts_of = Counter(script for text in texts.values() for script in {*map(scripts.get, text)})

@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path, PurePath
 
@@ -198,6 +199,7 @@ def texts(found):
             "text files",
         ),
         ("AB.png CD.png", "AB CD", {"AB.json": "{}", "CD.json": "[]"}, "file names"),
+        ("1.png 2.png", "AB CD", {"gt_1.txt": "AB", "labels/2.txt": "CD"}, "text files"),
         ("1.png", "AB", {"Label.txt": '1.png\t[{"transcription": "AB"}]\n'}, "Label.txt"),
         ("AB_1.png CD_2.png", "AB CD", {}, "file names"),
         ("AB/img_1.png AB/img_2.png CD/img_3.png", "AB AB CD", {}, "folder names"),
@@ -221,7 +223,9 @@ def test_labels_are_found_where_people_put_them(images, labels, files, source):
     [
         ({"1.txt": "0 0.7 0.5 0.1 0.2\n"}, ("1.txt", "YOLO", "Pascal VOC")),
         ({"1.txt": "3 0.7 0.5 0.1 0.2\n1 0.2 0.5 0.1 0.2\n"}, ("1.txt", "YOLO")),
+        ({"1.box": "A 10 2 30 45 0\nB 31 2 40 45 0\n"}, ("1.box", "Tesseract", "Pascal VOC")),
         ({"1.txt": "A\nB\n"}, ("1.txt", "2 texts")),
+        ({"1.txt": "10,2,30,45,A\n31,2,40,45,B\n"}, ("1.txt", "2 texts")),
         ({"1.txt": "\n"}, ("1.txt", "0 texts")),
         ({"1.json": '[["a.png", "A"], ["b.png", "B"]]'}, ("1.json", "2 texts")),
         ({"1.jpg": IMAGE, "1.txt": "AB"}, ("1.txt", "2 images")),
@@ -231,6 +235,33 @@ def test_a_text_file_without_one_text_is_named(files, words):
     found = find_labels(write_folder("1.png", "2.png", "3.png", files=files | {"3.txt": "AB"}))
     assert texts(found) == {"3.png": "AB"}
     assert re.search(naming(*words), found.problems["1.png"])
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        *(("text: {}", "AB1"), ("label={}", "AB1"), ("'{}'", "AB1"), ('Text: "{}"', "AB1")),
+        *(("10,2,180,45,{}", "AB1"), ('1, 2, 18, 2, 18, 4, 1, 4, "{}"', "AB1")),
+        *(('1 2 18 45 "{}"', "AB1"), ("{}=?", "AB1=?"), ("x={}", "x=AB1"), ("1,2,{}", "1,2,AB1")),
+    ],
+)
+def test_what_frames_all_texts_is_taken_off(form, expected):
+    names = ["1.png", "2.png", "3.png"]
+    lines = {name: form.format(f"AB{name[0]}") for name in names}
+    files = {name.replace("png", "txt"): line for name, line in lines.items()}
+    found = find_labels(write_folder(*names, files=files))
+    assert texts(found)["1.png"] == expected
+    table = {"labels.json": json.dumps(lines)}
+    if not form[0].isdecimal():
+        assert texts(find_labels(write_folder(*names, files=table))) == texts(found)
+
+
+def test_blanks_between_all_characters_are_taken_out_and_others_stay():
+    spaced = {"1.png": "a b 1", "2.png": "7 3", "3.png": "x y z"}
+    for more, expected in ({}, "ab1"), ({"4.png": "ab 1"}, "a b 1"):
+        lines = "".join(f"{name},{text}\n" for name, text in {**spaced, **more}.items())
+        found = find_labels(write_folder(*spaced, "4.png", files={"labels.csv": lines}))
+        assert texts(found)["1.png"] == expected
 
 
 @pytest.mark.parametrize(
@@ -330,6 +361,7 @@ def test_a_folder_of_other_files_names_their_kinds():
         *(({name: "x"}, (name, "CSV", "`labels`")) for name in ("all.csv", "a.txt", "1.png.json")),
         *(({name: b"PK\x03\x04\0"}, (name, "CSV", "`labels`")) for name in ("a.xlsx", "a.parquet")),
         (dict.fromkeys(("a.txt", "b.txt", "c.txt", "d.txt"), "x"), None),
+        ({f"j/{n}.json": f'{{"{n}.png": "AB"}}' for n in range(1, 9)}, ("1.json", "CSV")),
     ],
 )
 @pytest.mark.parametrize("names", ["1.png 2.png", "AB.png CD.png 1.png"])

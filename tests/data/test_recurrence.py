@@ -34,6 +34,7 @@ def draw(count, characters=CHARACTERS, length=4):
         *("error", "Unreadable", "not readable", "empty", "[skip]", "TODO", "desconocido", "未知"),
         *("????", "?", "-", "---", "...", "*****", "#", "____"),
         *("xxxx", "0000", "?A? nobody knows", "see the next one"),
+        *("nope", "abcd", "test", "asdf", "1234", "无法识别", "Не видно", "A23B"),
     ],
 )
 def test_a_word_that_recurs_and_is_no_text_is_found(word):
@@ -48,11 +49,13 @@ def test_a_word_that_recurs_and_is_no_text_is_found(word):
     [
         [*draw(200, LETTERS), "null", "none", "fail"],
         ["null", "word", "time", "none"] * 20,  # a list of words
-        ["0000", "1234", "5678"] * 9 + draw(50, DIGITS),
+        ["0000", "1234", "5678"] * 2 + draw(50, DIGITS),
+        ["1234"] * 9 + draw(50, DIGITS),  # so often by accident
+        [*DIGITS] * 20 + ["7"] * 70,
         ["null"] * 30,  # nothing else: said elsewhere
         ["+", "-", "*"] * 10 + ["-"] * 20,
         draw(100, "-+*", 5) + ["-----"] * 2,
-        draw(90) + ["A23B"] * 20,  # which may be what the program draws
+        [text for text in draw(90) for _ in range(4)] + ["A23B"] * 19,
         [text for text in draw(50) for _ in range(8)] + ["none"] * 9,
     ],
 )
@@ -118,8 +121,11 @@ def odd_in(texts):
         ),
         *((["\u6f222"], ["U+6F22 CJK"]), (["\u00c423"], ["'\u00c4'"]), (["AB23", "AB23"], [])),
         (["A?B2", *string.ascii_lowercase], ["'?'", *string.ascii_lowercase]),
-        (["\u0410B2"] * 60, ["U+0410 CYRILLIC"] * 60),  # words that mix scripts
-        (["\u04102"] * 60, []),
+        ([f"\u0410B{n}" for n in range(60)], ["U+0410 CYRILLIC"] * 60),  # words that mix scripts
+        *(
+            ([f"\u0410{n}" for n in range(60)], []),
+            (["\u041d\u0435 \u0432\u0438\u0434\u043d\u043e"] * 20, []),
+        ),
     ],
 )
 def test_a_character_that_hardly_any_other_text_has_is_named(notes, characters):
