@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from itertools import chain
 from os.path import commonprefix
 from pathlib import PurePosixPath
@@ -16,7 +16,7 @@ from captcha_ocr.charset import name_character
 
 # What people, programs and spreadsheets write where there is no text, without signs and blanks
 _NO_TEXT = re.compile(
-    "null?|none|nil|nan|na|void|undefined|unknown|unk|unlabell?ed|empty|blank|missing|err(?:or)?"
+    "|null?|none|nil|nan|na|void|undefined|unknown|unk|unlabell?ed|empty|blank|missing|err(?:or)?"
     "|fail(?:ed|ure)?|exception|timeout|invalid|bad|broken|corrupt(?:ed)?|unreadable|illegible"
     "|unrecogni[sz]ed|unsolvable|unsolved|unclear|notext|no(?:t)?readable|can(?:no)?tread|noidea"
     "|skip(?:ped)?|ignored?|todo|tbd|fixme|placeholder|default|false|idk|dontknow"
@@ -38,24 +38,17 @@ def find_no_texts(texts: Collection[str]) -> dict[str, int]:
     """Return the words that stand for no text, `null` or `????`, with the number of their images.
 
     It recurs much more often than nearly all texts: one that occurs once is a text. A word that is
-    known, or has no letter and no digit where most texts have some, or is one character again and
-    again, needs to recur less often.
+    known, or has no letter and no digit, needs to recur less often.
     """
     counts = Counter(texts)
-    are_words = 2 * sum(any(map(str.isalnum, text)) for text in counts) > len(counts)
+    words = {text: "".join(filter(str.isalnum, text.casefold())) for text in counts}
     usual = sorted([0, *counts.values()])[math.ceil(_USUAL * len(counts))]
     known, other = (max(least, times * usual) for least, times in zip(_FEWEST, _TIMES, strict=True))
     return {
         text: count
         for text, count in counts.items()
-        if count >= other or (count >= known and _looks_like_none(text, are_words))
+        if count >= other or (count >= known and _NO_TEXT.fullmatch(words[text]))
     }
-
-
-def _looks_like_none(text: str, are_words: bool) -> bool:
-    is_known = _NO_TEXT.fullmatch("".join(filter(str.isalnum, text.casefold()))) is not None
-    has_none = are_words and not any(map(str.isalnum, text))
-    return is_known or has_none or (len(text) > 2 and len(set(text)) == 1)
 
 
 def are_versions(texts: Mapping[str, str]) -> bool:
@@ -71,18 +64,14 @@ def are_versions(texts: Mapping[str, str]) -> bool:
     possible = len(characters) ** median_low([*map(len, names_of), 0])
     if len(names_of) < _MANY_TEXTS or _BY_CHANCE * len(texts) > possible:
         return False
-    everywhere = len(_find_beginning(chain.from_iterable(names_of.values())))
+    everywhere = len(commonprefix([*chain(*names_of.values())]))  # noqa: RUF071 - of any texts
     versions = sum(
         len(names)
         for text, names in names_of.items()
-        if len(names) > 1 and (text in names[0] or len(_find_beginning(names)) > everywhere)
+        if len(names) > 1 and (text in names[0] or len(commonprefix(names)) > everywhere)  # noqa: RUF071
     )
     are_common = 2 * sum(count >= _COMMON for count in characters.values()) > len(characters)
     return are_common and 2 * versions > len(texts)
-
-
-def _find_beginning(names: Iterable[str]) -> str:
-    return commonprefix(list(names))  # noqa: RUF071 - of any texts
 
 
 def find_odd_characters(texts: Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, product
 from math import gcd
 from os.path import commonprefix
@@ -184,8 +184,8 @@ def make_text_test(values: Sequence[str], least: int) -> TextTest:
     """Return a function that tells a text from what stands in the same place of other names.
 
     No text is a value that all names share, one of numbers that count the names, in even steps, or
-    are times, one of random identifiers, a number or a text after the same word, or a usual name of
-    a camera or program. least: how many numbers make a count.
+    are times, one of random identifiers, a text after the same word, a number after it or one of a
+    few words, or a usual name of a camera or program. least: how many numbers make a count.
     """
     numbers = sorted(int(value) for value in values if value.isdecimal())
     are_most = len(numbers) >= least and 2 * len(numbers) >= len(values)
@@ -196,10 +196,10 @@ def make_text_test(values: Sequence[str], least: int) -> TextTest:
     times = are_most and all(number in _SECONDS or number // 1000 in _SECONDS for number in numbers)
     usual = _SHARE * sum(NO_TEXT.fullmatch(value) is not None for value in values) >= len(values)
     recurs = len(values) >= 3 and (len(set(values)) == 1 or _have_same_word(values))
-    are_no_texts = recurs or _are_identifiers(values)
+    are_none = recurs or _have_few_words(values) or _are_identifiers(values)
 
     def is_text(value: str) -> bool:
-        if not value or are_no_texts or ((counts or times) and value.isdecimal()):
+        if not value or are_none or ((counts or times) and value.isdecimal()):
             return False
         return not (usual and NO_TEXT.fullmatch(value))
 
@@ -210,18 +210,25 @@ def _are_identifiers(values: Sequence[str]) -> bool:
     """Tell whether many values are random identifiers, with letters and digits."""
     joined = "".join(values)
     alike = sum(_IDENTIFIER.fullmatch(value) is not None for value in values)
-    are_mixed = not joined.isalpha() and not joined.isdecimal()
-    return are_mixed and alike >= max(_FEW_VALUES, _FULL * len(values))
+    are_all = alike >= max(_FEW_VALUES, _FULL * len(values))
+    return are_all and not joined.isalpha() and not joined.isdecimal()
 
 
 def _have_same_word(values: Sequence[str]) -> bool:
     """Tell whether different values begin with the same word: im0 … im11, label=0412, [0412]."""
     distinct = set(values)
-    word = commonprefix(list(distinct)).rstrip("0123456789")  # noqa: RUF071 - of any texts
+    word = commonprefix(list(distinct)).rstrip(digits)  # noqa: RUF071 - of any texts
     fewest = 3 if len(word) > 1 else _FEW_VALUES
     if not any(map(str.isalnum, word)) or _SEPARATORS.intersection(word) or len(distinct) < fewest:
         return False
     return not word.isalnum() or all(value[len(word) :].isdecimal() for value in distinct)
+
+
+def _have_few_words(values: Sequence[str]) -> bool:
+    """Tell whether all values are one of a few words and a number: left000, right000."""
+    words = {value.rstrip(digits) for value in values}
+    are_few = _FEW_VALUES * len(words) <= min(len(set(values)), _FEW_VALUES**2)
+    return are_few and all(word.isalpha() and len(word) > 1 for word in words - set(values))
 
 
 def _is_word(values: Sequence[str]) -> bool:
@@ -280,9 +287,7 @@ def recur_in_folders(files: list[str], stems: list[str]) -> bool:
 
 
 def are_counted(stems: Sequence[str]) -> bool:
-    """Tell whether names count the images, with letters, too: a00 … h49, 0a0 … 22f, p1_01 …, or
-    after one of a few words: left000, right000.
-    """
+    """Tell whether names count the images, with letters, too: a00 … h49, 0a0 … 22f, p1_01 …."""
     names = {stem.lower() for stem in stems}
     if len(names) <= _SINGLE or len(names) < len(stems) or _SIGN.search("".join(names)):
         return False
@@ -290,17 +295,7 @@ def are_counted(stems: Sequence[str]) -> bool:
     ends = [name[start:] for name in names]
     width = max(map(len, ends))
     padded = [list(end.rjust(width, "0")) for end in ends]
-    forms = padded, list(map(_PIECE.findall, ends)), _number_words(names)
-    return any(map(_have_no_gaps, forms))
-
-
-def _number_words(names: Collection[str]) -> list[list[str]]:
-    """Return names such as left000 with a number for each word; nothing if the words are many."""
-    word_of = {name: name.rstrip(digits) for name in names}
-    numbers = {word: str(number) for number, word in enumerate(set(word_of.values()))}
-    if _FEW_VALUES * len(numbers) > len(names):
-        return []
-    return [[numbers[word], name[len(word) :]] for name, word in word_of.items() if word != name]
+    return _have_no_gaps(padded) or _have_no_gaps(list(map(_PIECE.findall, ends)))
 
 
 def _have_no_gaps(names: list[list[str]]) -> bool:

@@ -48,9 +48,10 @@ _FEWEST_VALUES = 10  # in as many rows; texts have more
 _TITLE_ROWS = 5  # the header is in one of them
 # A line of a list, but not a file name that begins with #
 _COMMENT = re.compile(r"^[ \t]*(?:#(?!\S*\.\w{3,4}\b)|//).*", re.MULTILINE)
-# After a file name and a text
 _END_COMMENT = re.compile(
-    r'^([^\n"]*[^\s,;|][\t ,;|]+[^\n"]*[^\s,;|"])[ \t]+(?:#(?!\S*\.\w{3,4}\b)|//).*', re.MULTILINE
+    r"""^([ \t]*+[^\s,;|"]++[ \t,;|]++[^\r\n"]*?[^\s,;|"])"""  # two fields or more
+    r"[ \t]++(?:#(?!\S*\.\w{3,4}\b)|//)[^\r\n]*",
+    re.MULTILINE,
 )
 _WORD = re.compile(r"[^\W_][\w-]*")
 _ASSIGNED = re.compile(r"\s+(?:=|->|=>|:)\s+|:\s+")  # between a file name and its text
@@ -310,8 +311,7 @@ def _read_rows(
             "name and a text: save it as such a CSV, and boxes as Pascal VOC or JSON; its first "
             f"line is {excerpt(separator.join(head))!r}"
         )
-    has_header = has_header and (separator != " " or _has_columns(head))
-    for number, fields in rows[has_header:]:
+    for number, fields in rows[has_header and (separator != " " or _has_columns(head)) :]:
         field_at = dict(enumerate(fields))
         values = {column: field_at.get(place) for column, place in columns.items()}
         if len(fields) > len(head):
@@ -343,9 +343,9 @@ def _find_texts(
 
 def _may_be_texts(name: str, column: Sequence[Any]) -> bool:
     values = [str(value) for value in column if isinstance(value, (str, int)) and value != ""]
-    are_few = _FEWEST_VALUES * len(set(values)) <= len(values)
-    are_others = are_few or _NO_TEXTS.search(name.lower())
-    return not are_others and any(map(make_text_test(values, 3), values))
+    are_many = _FEWEST_VALUES * len(set(values)) > len(values)
+    is_other = _NO_TEXTS.search(name.lower()) is not None
+    return are_many and not is_other and any(map(make_text_test(values, 3), values))
 
 
 def _find_file_columns(
