@@ -257,12 +257,13 @@ def _labels_from_tables(images: Path, files: ImageFiles, tables: list[Path]) -> 
     all_files = {*files.images, *files.others}
     for table in tables:
         rows, refused = _read_own_labels(table, images, files)
-        present = [label for label in rows if label.file in all_files]
-        gone = [label.file for label in rows if label.file not in all_files]
-        labels += present
-        problems |= refused | dict.fromkeys(
-            gone, f"{table.name} names it, but there is no such image"
-        )
+        present = {label.file: label for label in rows if label.file in all_files}
+        labels += present.values()
+        problems |= refused | {
+            label.file: f"{table.name} names it, but there is no such image"
+            for label in rows
+            if label.file not in present
+        }
         sources[in_folder(images, table) or table.name] = len(present)
     missing = set(files.images).difference(problems, (label.file for label in labels))
     problems |= dict.fromkeys(sorted(missing), f"{tables[0].name} has no row for it")
@@ -315,8 +316,7 @@ def read_labels(
             problem = f"{path.name} gives it two different labels"
         if problem is not None:
             problems[file] = problem
-    good = [label for file, label in labels.items() if file not in problems]
-    return _remove_frames(good), problems
+    return _remove_frames([labels[file] for file in labels if file not in problems]), problems
 
 
 def _remove_frames(labels: list[Label]) -> list[Label]:
@@ -397,10 +397,10 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
     other_files, text_of = set(files.others), dict[str, str]()
     for image in files.images:
         stem = posixpath.splitext(image)[0]
-        elsewhere = re.sub(r"(^|/)images/", r"\1labels/", stem)
         names = (
             re.sub("[^/]*/([^/]*)$", r"Annotations/\1.xml", stem),
-            *(f"{stem}.xml", f"{stem}.json", f"{stem}.box", f"{elsewhere}.txt"),
+            *(f"{stem}.xml", f"{stem}.json", f"{stem}.box"),
+            re.sub(r"(^|/)images/", r"\1labels/", stem) + ".txt",
             *(re.sub("[^/]+$", form, stem) for form in (r"labels/\g<0>.txt", r"gt_\g<0>.txt")),
             *(f"{image}.txt", f"{stem}.gt.txt", f"{stem}.txt"),
         )

@@ -190,8 +190,7 @@ def make_text_test(values: Sequence[str], least: int) -> TextTest:
     numbers = sorted(int(value) for value in values if value.isdecimal())
     are_most = len(numbers) >= least and 2 * len(numbers) >= len(values)
     are_distinct = are_most and len(set(numbers)) == len(numbers)
-    are_many = len(numbers) >= _FEW_VALUES
-    step = gcd(*(number - numbers[0] for number in numbers)) if are_many else 1
+    step = gcd(*(number - numbers[0] for number in numbers))
     counts = are_distinct and _FULL * (numbers[-1] - numbers[0]) < step * len(numbers)
     times = are_most and all(number in _SECONDS or number // 1000 in _SECONDS for number in numbers)
     usual = _SHARE * sum(NO_TEXT.fullmatch(value) is not None for value in values) >= len(values)
