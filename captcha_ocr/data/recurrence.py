@@ -37,7 +37,7 @@ _COMMON = 3  # texts with a character that a network can learn without one of th
 def find_no_texts(texts: Collection[str]) -> dict[str, int]:
     """Return the words that stand for no text, `null` or `????`, with the number of their images.
 
-    It recurs much more often than nearly all texts: one that occurs once is a text. A word that is
+    They recur much more often than nearly all texts: one that occurs once is a text. A word that is
     known, or has no letter and no digit, needs to recur less often.
     """
     counts = Counter(texts)

@@ -41,7 +41,8 @@ _COLUMN_NAMES = {  # the usual names of a column, in one word
 }
 # In names of columns without texts
 _NO_TEXTS = re.compile(
-    "size|width|height|time|date|count|hash|md5|ur[il]|user|author|id$|^[xy]|box|attributes"
+    "size|byte|width|height|length|time|date|count|index|seed|hash|md5|sha|ur[il]|user|author"
+    "|id$|^[xy]|box|attributes"
 )
 _DOCUMENT = re.compile(r"""[\[{]+\s*["']""")  # of JSON or Python, in a cell
 _FEWEST_VALUES = 10  # in as many rows; texts have more
@@ -58,8 +59,11 @@ _ASSIGNED = re.compile(r"\s+(?:=|->|=>|:)\s+|:\s+")  # between a file name and i
 _NEARLY_ALL = 0.9  # of the rows: a column that names images
 _UPLOAD = re.compile(r"[0-9a-f]{8}-(?=.)")  # before a file name, by Label Studio
 _AROUND_PATH = re.compile(r".*\?d=|[?#].*")  # in a URL
-# Ends of names of other columns with texts
-_OTHER_TEXTS = ("text", "transcript", "solution", "answer", "correction")
+# Ends of names of other columns with the same
+_OTHER_NAMES = {
+    "text": ("text", "transcript", "solution", "answer", "correction"),
+    "confidence": ("confidence", "score"),
+}
 _RARE_KEY = 100  # one that fewer than 1 in 100 objects have is no column
 _FIRST_ROWS = 1000  # that tell which column names images
 # Between the words of a column's name, and before it, as in Answer.text
@@ -178,7 +182,7 @@ def _find_columns(names: Sequence[str]) -> dict[str, int]:
     words = [_AROUND_WORDS.sub("", name.lower()) for name in names]
     for column, known in _COLUMN_NAMES.items():
         # A class beside the text, or a text beside its correction
-        ends = _OTHER_TEXTS if column == "text" else ()
+        ends = _OTHER_NAMES.get(column, ())
         places = [n for n, word in enumerate(words) if word in known or word.endswith(ends)]
         exact = [place for place in places if words[place] == column]
         if len(places) > 1 and (len(exact) != 1 or not known.issuperset(words[n] for n in places)):

@@ -256,7 +256,7 @@ def test_an_impossible_file_name_stays_as_it_is(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["confidence", "Conf", "score", "prob", "probability", "certainty"]
+    "name", ["confidence", "Conf", "OCR score", "prob", "probability", "certainty"]
 )
 def test_confidences_are_shares_or_percentages_and_anything_else_is_none(tmp_path, name):
     values = {"0.5": 0.5, "1": 1.0, "95": 0.95, "900": 0.0, "-3": 0.0, "nan": 0.0, "high": 0.0}
@@ -301,10 +301,10 @@ def test_the_text_is_the_only_column_whose_values_can_be_texts():
         )
         for number in range(10, 50)
     ]
-    head = "number,run id,what is meant,picture,who,when,scale,bytes read\n"
-    with pytest.raises(UsageError, match=naming("picture", "bytes read")):
+    head = "number,run id,what is meant,picture,who,when,scale,weight\n"
+    with pytest.raises(UsageError, match=naming("picture", "weight")):
         read(head + "".join(rows))
-    table = read(head.replace("bytes read", "file size") + "".join(rows))
+    table = read(head.replace("weight", "file size") + "".join(rows))
     assert [row.text for row in table] == [f"{number**3 % 97}A{number}" for number in range(10, 50)]
 
 
