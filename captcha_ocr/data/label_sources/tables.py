@@ -341,7 +341,7 @@ def _find_texts(
         places = [place for place in places if _may_be_texts(names[place], content[place])]
     if len(places) > 1:
         words = " and ".join(repr(names[place]) for place in places)
-        raise ValueError(f"its columns {words} may all hold the texts: name the right one text")
+        raise ValueError(f"its columns {words} may all hold the texts: name the right one 'text'")
     return {"text": places[0]} if places else {}
 
 
