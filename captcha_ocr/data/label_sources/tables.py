@@ -302,12 +302,14 @@ def _read_rows(
     body = [fields[: len(head)] for _, fields in rows[1:] or rows]
     content = list(zip_longest(*body[:_FIRST_ROWS], fillvalue=""))
     places = _find_file_columns(content, is_image)
+    has_images = any(FILE_NAME.fullmatch(name) or is_image(name) for name in head)
+    has_header = _has_columns(head) or (separator != " " and not has_images)
     if len(places) == 1:
         names[places[0]] = "filename"
+        if len(head) == 2 and not has_header:
+            names[1 - places[0]] = "text"
     columns = _find_columns(names)
-    first = head[columns.get("filename", 0)] if head else ""
-    has_header = not (FILE_NAME.fullmatch(first) or is_image(first))
-    if "text" not in columns and len(places) == 1 and (has_header or len(head) == 2):
+    if has_header and len(places) == 1 and "text" not in columns:
         columns |= _find_texts(names, content, columns)
     if not {"filename", "text"} <= columns.keys():
         raise ValueError(
@@ -315,7 +317,7 @@ def _read_rows(
             "name and a text: save it as such a CSV, and boxes as Pascal VOC or JSON; its first "
             f"line is {excerpt(separator.join(head))!r}"
         )
-    for number, fields in rows[has_header and (separator != " " or _has_columns(head)) :]:
+    for number, fields in rows[has_header:]:
         field_at = dict(enumerate(fields))
         values = {column: field_at.get(place) for column, place in columns.items()}
         if len(fields) > len(head):
