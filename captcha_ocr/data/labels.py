@@ -322,9 +322,8 @@ def read_labels(
 def _remove_frames(labels: list[Label]) -> list[Label]:
     """Return labels without what stands around or in all texts: "AB12", text: AB12, A B 1 2."""
     for frame in _FRAMES:
-        bare = [replace(label, text=frame.sub("", label.text)) for label in labels]
-        if len(labels) >= _FEWEST_FRAMED and set(bare).isdisjoint(labels):
-            labels = bare
+        if len(labels) >= _FEWEST_FRAMED and all(frame.search(label.text) for label in labels):
+            labels = [replace(label, text=frame.sub("", label.text)) for label in labels]
     return labels
 
 

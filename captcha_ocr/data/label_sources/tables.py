@@ -201,7 +201,8 @@ def _make_row(number: int, values: dict[str, Any]) -> Row:
         if isinstance(value, str) and _DOCUMENT.match(value):
             with suppress(ValueError):
                 value = _parse(value)
-        value = join_texts(value) or value
+        if isinstance(value, (list, dict)):
+            value = join_texts(value) or value
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
         if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
