@@ -46,7 +46,7 @@ _SECONDS = range(1_400_000_000, 2_100_000_000)  # since 1970: from 2014 to 2036
 _SHARE = 20  # such names are no accident if 1 in 20 matches
 # Numbers count the images if they fill as much of the range from the least to the greatest
 _FULL = 0.9
-_FEW_VALUES = 10  # a part with fewer different values than 1 in 10 names may be a counter of copies
+FEW_VALUES = 10  # a part with fewer different values than 1 in 10 names may be a counter of copies
 _ENOUGH = 20  # names for such a share
 _SHORT = 2  # digits of a counter of copies, beside a longer part
 _SINGLE = 36  # names of one letter or digit are no count, though they fill their range
@@ -194,11 +194,15 @@ def make_text_test(values: Sequence[str], least: int) -> TextTest:
     counts = are_distinct and _FULL * (numbers[-1] - numbers[0]) < step * len(numbers)
     times = are_most and all(number in _SECONDS or number // 1000 in _SECONDS for number in numbers)
     usual = _SHARE * sum(NO_TEXT.fullmatch(value) is not None for value in values) >= len(values)
-    recurs = len(values) >= 3 and (len(set(values)) == 1 or _have_same_word(values))
-    are_none = recurs or _have_few_words(values) or _are_identifiers(values)
+    are_alike = len(values) >= 3 and (
+        len(set(values)) == 1
+        or _have_same_word(values)
+        or _have_few_words(values)
+        or _are_identifiers(values)
+    )
 
     def is_text(value: str) -> bool:
-        if not value or are_none or ((counts or times) and value.isdecimal()):
+        if not value or are_alike or ((counts or times) and value.isdecimal()):
             return False
         return not (usual and NO_TEXT.fullmatch(value))
 
@@ -209,7 +213,7 @@ def _are_identifiers(values: Sequence[str]) -> bool:
     """Tell whether many values are random identifiers, with letters and digits."""
     joined = "".join(values)
     alike = sum(_IDENTIFIER.fullmatch(value) is not None for value in values)
-    are_all = alike >= max(_FEW_VALUES, _FULL * len(values))
+    are_all = alike >= max(FEW_VALUES, _FULL * len(values))
     return are_all and not joined.isalpha() and not joined.isdecimal()
 
 
@@ -217,7 +221,7 @@ def _have_same_word(values: Sequence[str]) -> bool:
     """Tell whether different values begin with the same word: im0 … im11, label=0412, [0412]."""
     distinct = set(values)
     word = commonprefix(list(distinct)).rstrip(digits)  # noqa: RUF071 - of any texts
-    fewest = 3 if len(word) > 1 else _FEW_VALUES
+    fewest = 3 if len(word) > 1 else FEW_VALUES
     if not any(map(str.isalnum, word)) or _SEPARATORS.intersection(word) or len(distinct) < fewest:
         return False
     return not word.isalnum() or all(value[len(word) :].isdecimal() for value in distinct)
@@ -226,7 +230,7 @@ def _have_same_word(values: Sequence[str]) -> bool:
 def _have_few_words(values: Sequence[str]) -> bool:
     """Tell whether all values are one of a few words and a number: left000, right000."""
     words = {value.rstrip(digits) for value in values}
-    are_few = _FEW_VALUES * len(words) <= min(len(set(values)), _FEW_VALUES**2)
+    are_few = FEW_VALUES * len(words) <= min(len(set(values)), FEW_VALUES**2)
     return are_few and all(word.isalpha() and len(word) > 1 for word in words - set(values))
 
 
@@ -271,7 +275,7 @@ def _counts_copies(
     if place == 0 or not others or not _is_short(values) or any(map(_may_count, others)):
         return False
     is_shorter = max(map(len, values)) < min(map(len, chain.from_iterable(others)))
-    are_few = _FEW_VALUES * len(set(values)) <= len(values) >= _ENOUGH
+    are_few = FEW_VALUES * len(set(values)) <= len(values) >= _ENOUGH
     is_certain = "-" not in "".join(separators)
     return is_shorter and (is_certain or (are_few and not any(map(_are_numbers, others))))
 

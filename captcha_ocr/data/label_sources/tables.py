@@ -22,7 +22,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from captcha_ocr.data.label_sources.boxes import FILE_NAME, join_texts, parse_xml, read_boxes
-from captcha_ocr.data.label_sources.names import make_text_test
+from captcha_ocr.data.label_sources.names import FEW_VALUES, make_text_test
 from captcha_ocr.errors import UsageError
 from captcha_ocr.system.files import read_text
 
@@ -45,7 +45,6 @@ _NO_TEXTS = re.compile(
     "|id$|^[xy]|box|attributes"
 )
 _DOCUMENT = re.compile(r"""[\[{]+\s*["']""")  # of JSON or Python, in a cell
-_FEWEST_VALUES = 10  # in as many rows; texts have more
 _TITLE_ROWS = 5  # the header is in one of them
 # A line of a list, but not a file name that begins with #
 _COMMENT = re.compile(r"^[ \t]*(?:#(?!\S*\.\w{3,4}\b)|//).*", re.MULTILINE)
@@ -339,7 +338,7 @@ def _find_texts(
 
     ValueError if there are several.
     """
-    places = [place for place in range(len(names)) if place not in known.values()]
+    places = [place for place in range(len(content)) if place not in known.values()]
     if len(names) > 2:
         places = [place for place in places if _may_be_texts(names[place], content[place])]
     if len(places) > 1:
@@ -350,7 +349,7 @@ def _find_texts(
 
 def _may_be_texts(name: str, column: Sequence[Any]) -> bool:
     values = [str(value) for value in column if isinstance(value, (str, int)) and value != ""]
-    are_many = _FEWEST_VALUES * len(set(values)) > len(values)
+    are_many = FEW_VALUES * len(set(values)) > len(values)
     is_other = _NO_TEXTS.search(name.lower()) is not None
     return are_many and not is_other and any(map(make_text_test(values, 3), values))
 

@@ -187,6 +187,7 @@ def test_a_row_that_does_not_fit_is_an_error_of_that_row(content):
         ("Bild,Kopie\na.png,b.png\n", "Bild,Kopie"),
         ("# image text\na.png AB 0f3\nb.png CD 1e4\n", "a.png AB 0f3"),
         ("a.png,A,\nb.png,CD\n", "a.png,A,"),  # no header says what the third field is
+        ("filename,,split\na.png\n", "filename,,split"),
         *(("filename,split\na.png,AB\n", "split"), ("a.png,A,B\nb.png,CD,E\n", "a.png,A,B")),
         ("y" * 500, "y" * 50),
         ("filename,file,text,text\na.png,b.png,A,B\n", "text"),
