@@ -19,6 +19,7 @@ from captcha_ocr.errors import Advice, CaptchaOcrError, Command, ImageError, Usa
 from captcha_ocr.options.adapting import FEWEST_IMAGES
 from captcha_ocr.options.declaration import words
 from captcha_ocr.options.model import ModelConfig
+from captcha_ocr.options.preparation import PrepareConfig
 from captcha_ocr.options.shared import ReadingOptions
 from captcha_ocr.system.console import in_groups
 from captcha_ocr.system.files import write_atomic
@@ -222,18 +223,20 @@ def warn_of_unreadable(config: ModelConfig, truths: list[str]) -> None:
 
 
 def labels_to_score(
-    labels_file: Path, folders: Iterable[Path]
+    labels_file: Path, folders: Iterable[Path], told: ReadingOptions
 ) -> "tuple[Path, list[Label], Problems]":
     """Read a labels file whose names are relative to one of these folders, or a labelled folder.
 
-    It is the first that has most of the images. Return it, the labels, and why rows are left out.
+    It is the first that has most of the images. told: its characters and lengths decide which part
+    of a file name is the text. Return the folder, the labels, and why rows are left out.
     UsageError if no folder has any of the images.
     """
     from captcha_ocr.data.images import find_images
     from captcha_ocr.data.labels import find_labels, read_labels
 
     if labels_file.is_dir():
-        return labels_file, find_labels(labels_file).check().labels, {}
+        config = PrepareConfig(charset=told.charset, lengths=told.lengths)
+        return labels_file, find_labels(labels_file, config=config).check().labels, {}
     tried: list[tuple[int, Path, list[Label], Problems]] = []
     for folder in dict.fromkeys(folders):
         rows, problems = read_labels(labels_file, folder, find_images(folder).images)

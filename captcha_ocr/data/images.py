@@ -199,7 +199,7 @@ def _crop_border(image: Image.Image) -> Image.Image:
         if border >= _FRAME and _is_rectangle(shown.crop(box)):
             return image.crop(box)
         is_small = area >= _LEAST_PAGE and (right - left) * height * _WHOLE_OF_PART <= area
-        if border == 0 and not is_small:
+        if border == 0 and area < _LEAST_PAGE:
             break
         if is_small or border >= _WIDE_BORDER:
             margin = height // 4
@@ -522,7 +522,7 @@ def describe_oddities(image: Image.Image) -> Iterator[str]:
         yield "animated, read by the frame with the most contrast"
     if image.has_transparency_data and _choose_background(image) == "black":
         yield "light on transparency, read on black"
-    extrema = _fill_background(image).convert("RGB").getextrema()
+    extrema = flatten(image, "RGB").getextrema()
     if np.ptp(extrema, axis=1).max() < _FLAT:
         yield ONE_COLOUR
 

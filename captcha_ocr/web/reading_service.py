@@ -40,12 +40,20 @@ _STATUSES: dict[type[Exception], int] = {
     ImageError: 422,
     CaptchaOcrError: 500,  # the model is at fault
 }
+# As JSON, Python and the check boxes of pages write them
+_TRUTHS = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
+
+
+def _parse_truth(text: str) -> bool:
+    return _TRUTHS[text.lower()]
+
+
 _PARAMETERS: dict[str, Callable[[str], object]] = {  # what makes their values of texts
     "charset": str,
     "length": Lengths.parse,
-    "fold_case": json.loads,
+    "fold_case": _parse_truth,
     "ink": str,
-    "solve_sums": json.loads,
+    "solve_sums": _parse_truth,
     "min_confidence": float,
 }
 _MAX_PARAMETER = 2_000  # characters; those of past requests are kept
@@ -251,7 +259,7 @@ def _parse_value(name: str, value: object) -> Any:
     check(isinstance(value, str | int | float), f"{name} must be a text, a number, true or false")
     text = value if isinstance(value, str) else json.dumps(value)
     check(len(text) <= _MAX_PARAMETER, f"{name} has at most {_MAX_PARAMETER:,} characters")
-    with suppress(RecursionError, ValueError):
+    with suppress(KeyError, ValueError):
         return _PARAMETERS[name](text)
     return text[:40]  # `ReadingOptions` says what it must be
 

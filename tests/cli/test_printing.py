@@ -13,6 +13,7 @@ from captcha_ocr.data.labels import Label, read_labels
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.decoding import Decoder, Reading
 from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
+from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.shared import ReadingOptions
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
@@ -111,7 +112,7 @@ def test_names_mean_images_of_the_first_folder_that_has_them(name, file, place):
         Image.new("L", (4, 4)).save(image)
     table = Path(place, "x.csv")
     table.write_text(f"filename,text\n{name.format(Path('raw/a.png').resolve())},AB\n")
-    found = labels_to_score(table, [table.parent, Path("other"), Path("raw")])
+    found = labels_to_score(table, [table.parent, Path("other"), Path("raw")], ReadingOptions())
     assert found == (Path("raw"), [Label(file, "AB")], {})
 
 
@@ -119,20 +120,23 @@ def test_a_labelled_folder_can_be_scored_by_its_names_or_its_table(tmp_path):
     for name in ("AB.png", "CD_1.png"):
         Image.new("L", (4, 4)).save(tmp_path / name)
     labels = [Label("AB.png", "AB"), Label("CD_1.png", "CD")]
-    assert labels_to_score(tmp_path, []) == (tmp_path, labels, {})
+    assert labels_to_score(tmp_path, [], ReadingOptions()) == (tmp_path, labels, {})
+    Image.new("L", (4, 4)).save(tmp_path / "E_FG.png")  # either may be the text
+    told = ReadingOptions(lengths=Lengths(2, 2))
+    assert labels_to_score(tmp_path, [], told)[1] == [*labels, Label("E_FG.png", "FG")]
     (tmp_path / "labels.csv").write_text("filename,text\nAB.png,EF\n")
-    assert labels_to_score(tmp_path, [])[1] == [Label("AB.png", "EF")]
+    assert labels_to_score(tmp_path, [], ReadingOptions())[1] == [Label("AB.png", "EF")]
 
 
 def test_a_table_without_any_of_the_images_asks_for_their_folder(tmp_path):
     (tmp_path / "x y.csv").write_text("filename,text\ngone.png,AB\n")
     with pytest.raises(UsageError, match=naming("x y.csv")) as raised:
-        labels_to_score(tmp_path / "x y.csv", [tmp_path])
+        labels_to_score(tmp_path / "x y.csv", [tmp_path], ReadingOptions())
     assert "eval FOLDER --labels" in word_error(raised.value)
     assert str(tmp_path) in str(raised.value)
     (tmp_path / "x y.csv").write_text("filename,text\n,AB\n")
     with pytest.raises(UsageError, match=naming("x y.csv", "no file name")):
-        labels_to_score(tmp_path / "x y.csv", [tmp_path])
+        labels_to_score(tmp_path / "x y.csv", [tmp_path], ReadingOptions())
 
 
 @pytest.mark.parametrize(

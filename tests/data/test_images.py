@@ -520,6 +520,18 @@ def test_a_border_or_a_page_around_a_captcha_is_cropped(captcha, sides, ground):
         assert np.abs(to_array(file, size)[0].astype(int) - expected).mean() < 5
 
 
+def test_a_captcha_in_the_corner_of_a_page_is_cropped():
+    page = Image.new("RGB", (800, 500), "#f0f0f0")  # its own ground is white
+    page.paste(LETTERS)
+    pixels = to_array(page, InputSize(40, 120, 1))
+    assert (pixels < 128).mean() > 0.1  # else less than 1 in 100
+
+
+def test_an_image_of_16_bits_has_more_than_one_colour():
+    numbers = 20_000 + np.asarray(TEXTURE.convert("L"), np.uint16) * 150
+    assert not list(describe_oddities(open_image(in_format(Image.fromarray(numbers)))))
+
+
 @pytest.mark.parametrize(
     ("sides", "content"),
     [((160, 60), (10, 10)), ((400, 200), (200, 80)), ((640, 160), (640, 60)), ((300, 300), None)],

@@ -41,7 +41,7 @@ SUM_CHARACTERS = "charset=0123456789%2B-*/%3D?"
         ("length=3", None, {"text": "ZLA"}),
         ("min_confidence=1", None, {"text": None, "characters": None}),
         ("min_confidence=.5", None, {"text": "0ZLA"}),
-        ("fold_case=true", None, {"text": "0zla"}),
+        *((f"fold_case={yes}", None, {"text": "0zla"}) for yes in ("true", "True", "on", "1")),
         ("solve_sums=true", None, {"result": None}),
         (SUM_CHARACTERS, ["12+9=?"], {"text": "12+9=?", "result": "absent"}),
         (f"{SUM_CHARACTERS}&solve_sums=true", ["12+9=?"], {"text": "12+9=?", "result": 21}),
@@ -88,7 +88,7 @@ def test_options_hold_for_one_request(served, draw_text, query, drawn, expected)
             (f"?min_confidence={number}", DATA, PNG, 422, "min_confidence")
             for number in ("nan", "inf", "-1", "x", "true")
         ),
-        ("?fold_case=1", DATA, PNG, 422, "fold_case"),
+        ("?fold_case=2", DATA, PNG, 422, "fold_case"),
         ("?solve_sums=yes", DATA, PNG, 422, "solve_sums"),
         ("?ink=rot", DATA, PNG, 422, "rot"),
         # Parameters beside the image are checked likewise

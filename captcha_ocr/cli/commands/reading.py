@@ -150,7 +150,7 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
         hidden = output.quiet or (is_terminal and not as_csv and labels is None)
         if labels is not None:
-            _score_files(reader, labels, paths, sources, printer, hidden, folder)
+            _score_files(reader, labels, paths, sources, printer, hidden, folder, reading)
         elif not paths and sys.stdin.isatty() and not as_csv:
             _read_at_prompt(recognizer, printer)
         else:
@@ -320,6 +320,7 @@ def _score_files(
     printer: Printer,
     hidden: bool,
     model: Path,
+    told: ReadingOptions,
 ) -> None:
     """Read the labelled files (`sources`, which `paths` mean, else all) and print the score."""
     from captcha_ocr.scores import score_confidences, score_texts
@@ -327,7 +328,7 @@ def _score_files(
     folders = [labels_file.parent]
     for source in map(Path, (*paths, *sources)):
         folders += [source] if source.is_dir() else [source.parent]
-    folder, rows, problems = labels_to_score(labels_file, folders)
+    folder, rows, problems = labels_to_score(labels_file, folders, told)
     sources = sources or [str(folder / row.file) for row in rows]
     labels = dict(zip(sources, map(labelled_paths(folder, rows), sources), strict=True))
     unlabelled = [path for path in sources if labels[path] is None]

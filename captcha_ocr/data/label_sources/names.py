@@ -48,6 +48,7 @@ _SHARE = 20  # such names are no accident if 1 in 20 matches
 _FULL = 0.9
 FEW_VALUES = 10  # a part with fewer different values than 1 in 10 names may be a counter of copies
 _ENOUGH = 20  # names for such a share
+_COPIES = 5  # of a text, if texts are numbers, too
 _SHORT = 2  # digits of a counter of copies, beside a longer part
 _SINGLE = 36  # names of one letter or digit are no count, though they fill their range
 _PIECE = re.compile(r"\d+|\D")  # of a name that counts
@@ -235,10 +236,10 @@ def _have_few_words(values: Sequence[str]) -> bool:
 
 
 def _is_word(values: Sequence[str]) -> bool:
-    """Tell whether values that recur have letters, or all are usual names of cameras and
+    """Tell whether values that recur begin with a letter, or all are usual names of cameras and
     programs.
     """
-    return (len(set(values)) == 1 and any(map(str.isalpha, values[0]))) or all(
+    return (len(set(values)) == 1 and values[0][:1].isalpha()) or all(
         NO_TEXT.fullmatch(value) and not value[0].isdecimal() for value in values
     )
 
@@ -271,11 +272,14 @@ def _counts_copies(
     """
     values = columns[place]
     others = [columns[other] for other in candidates if other != place]
-    # 0037_7: the text may be 0037 or 7.
-    if place == 0 or not others or not _is_short(values) or any(map(_may_count, others)):
+    if place == 0 or not others or not _is_short(values):
+        return False
+    different = len(set(values))
+    are_few = FEW_VALUES * different <= len(values) >= _ENOUGH
+    # 0037_7: the text may be 0037 or 7; but too few values are no texts.
+    if any(map(_may_count, others)) and not (are_few and different <= _COPIES):
         return False
     is_shorter = max(map(len, values)) < min(map(len, chain.from_iterable(others)))
-    are_few = FEW_VALUES * len(set(values)) <= len(values) >= _ENOUGH
     is_certain = "-" not in "".join(separators)
     return is_shorter and (is_certain or (are_few and not any(map(_are_numbers, others))))
 

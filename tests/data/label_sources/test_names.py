@@ -262,6 +262,14 @@ def test_texts_that_look_a_little_like_counts_or_identifiers_are_texts(stems):
     assert read(stems) == stems
 
 
+@pytest.mark.parametrize("form", ["{text}_200x50", "{text}_{copy}", "captcha_{text}_{copy}"])
+@pytest.mark.parametrize("length", [4, 6])
+def test_texts_of_digits_are_told_from_sizes_and_copies(form, length):
+    texts = list(dict.fromkeys(words(digits, length)))
+    stems = [form.format(text=text, copy=1 + place % 3) for place, text in enumerate(texts)]
+    assert read(stems) == texts
+
+
 @pytest.mark.parametrize(
     "numbers", [words("0123456789", 6), [f"{number**2}" for number in range(60)]]
 )
