@@ -242,6 +242,8 @@ def labels_to_score(
         rows, problems = read_labels(labels_file, folder, find_images(folder).images)
         here = sum((folder / row.file).exists() for row in rows)
         tried.append((here, folder, rows, problems))
+        if here == len(rows) and not problems:
+            break  # no other folder has more; each is searched and the table read again
     here, folder, rows, problems = max(tried, key=lambda attempt: attempt[0])
     if here == 0 and (rows or problems):
         command = Command("eval", ("FOLDER",), {"labels": labels_file})

@@ -259,11 +259,12 @@ def _doubt(image: Image.Image) -> list[str]:
 
 def _is_page(image: Image.Image) -> bool:
     """Tell whether most edges in a large image vanish at the height that networks read."""
+    if image.height < _LEAST_PAGE_HEIGHT:
+        return False
     scale = GENERATED.height / image.height
     sides = max(1, round(scale * image.width)), GENERATED.height
     kept = _measure_edges(image.resize(sides, Image.Resampling.BILINEAR))
-    is_large = image.height >= _LEAST_PAGE_HEIGHT
-    return is_large and kept < scale * _KEPT_EDGES * _measure_edges(image)
+    return kept < scale * _KEPT_EDGES * _measure_edges(image)
 
 
 def _measure_edges(image: Image.Image) -> float:

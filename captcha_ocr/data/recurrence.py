@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from os.path import commonprefix
 from pathlib import PurePosixPath
@@ -64,14 +64,19 @@ def are_versions(texts: Mapping[str, str]) -> bool:
     possible = len(characters) ** median_low([*map(len, names_of), 0])
     if len(names_of) < _MANY_TEXTS or _BY_CHANCE * len(texts) > possible:
         return False
-    everywhere = len(commonprefix([*chain(*names_of.values())]))  # noqa: RUF071 - of any texts
+    everywhere = len(find_beginning(chain(*names_of.values())))
     versions = sum(
         len(names)
         for text, names in names_of.items()
-        if len(names) > 1 and (text in names[0] or len(commonprefix(names)) > everywhere)  # noqa: RUF071
+        if len(names) > 1 and (text in names[0] or len(find_beginning(names)) > everywhere)
     )
     are_common = 2 * sum(count >= _COMMON for count in characters.values()) > len(characters)
     return are_common and 2 * versions > len(texts)
+
+
+def find_beginning(texts: Iterable[str]) -> str:
+    """Return the beginning that all texts share."""
+    return commonprefix(list(texts))  # noqa: RUF071 - of any texts
 
 
 def find_odd_characters(texts: Mapping[str, str]) -> dict[str, str]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, filterfalse
 from operator import attrgetter
-from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from captcha_ocr.data.prepare import (
     set_preset,
     survey_labelled,
 )
-from captcha_ocr.data.recurrence import find_odd_characters
+from captcha_ocr.data.recurrence import find_beginning, find_odd_characters
 from captcha_ocr.data.selection import Selection, select_labels
 from captcha_ocr.errors import ImageError, check, in_one_line
 from captcha_ocr.experiments.judge import judge
@@ -366,8 +365,8 @@ def _advise_on_frame(texts: Sequence[str]) -> list[str]:
     """Return what all texts begin or end with, as the answers of a program may."""
     are_many = len(set(texts)) >= _MIN_FRAMED
     ends = {
-        "begin": commonprefix(list(texts)),  # noqa: RUF071 - of any texts
-        "end": commonprefix([text[::-1] for text in texts])[::-1],  # noqa: RUF071
+        "begin": find_beginning(texts),
+        "end": find_beginning(text[::-1] for text in texts)[::-1],
     }
     return [
         f"all texts {verb} with {part!r}: take it out of them unless the images show it"

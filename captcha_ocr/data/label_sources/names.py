@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import chain, product
 from math import gcd
-from os.path import commonprefix
 from pathlib import PurePosixPath
 from string import digits
 
+from captcha_ocr.data.recurrence import find_beginning
 from captcha_ocr.errors import LabelError, check
 
 TextTest = Callable[[str], bool]
@@ -221,7 +221,7 @@ def _are_identifiers(values: Sequence[str]) -> bool:
 def _have_same_word(values: Sequence[str]) -> bool:
     """Tell whether different values begin with the same word: im0 … im11, label=0412, [0412]."""
     distinct = set(values)
-    word = commonprefix(list(distinct)).rstrip(digits)  # noqa: RUF071 - of any texts
+    word = find_beginning(distinct).rstrip(digits)
     fewest = 3 if len(word) > 1 else FEW_VALUES
     if not any(map(str.isalnum, word)) or _SEPARATORS.intersection(word) or len(distinct) < fewest:
         return False
@@ -298,7 +298,7 @@ def are_counted(stems: Sequence[str]) -> bool:
     names = {stem.lower() for stem in stems}
     if len(names) <= _SINGLE or len(names) < len(stems) or _SIGN.search("".join(names)):
         return False
-    start = len(commonprefix(list(names)))  # noqa: RUF071 - of any texts
+    start = len(find_beginning(names))
     ends = [name[start:] for name in names]
     width = max(map(len, ends))
     padded = [list(end.rjust(width, "0")) for end in ends]
