@@ -121,10 +121,13 @@ class Workers(AbstractContextManager["Workers"]):
         lock of those that send; the results of the others stay whole.
         """
         pool: Any = self.pool
-        while pool is not None and not self.is_closed.wait(_WATCHED_S):
+        if pool is None:
+            return
+        results = pool._result_queue
+        # On Windows, where a result is sent as a whole, there is no lock
+        while results._wlock is not None and not self.is_closed.wait(_WATCHED_S):
             if not any(process.exitcode for process in [*(pool._processes or {}).values()]):
                 continue
-            results = pool._result_queue
             if results._wlock.acquire(timeout=_SENDING_S):
                 results._wlock.release()
                 continue

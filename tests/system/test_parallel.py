@@ -172,6 +172,9 @@ def test_the_result_of_a_worker_is_whole_while_another_is_killed(tmp_path):
     with Workers(2) as workers:
         jobs = [(tmp_path / "pid", False), (tmp_path / "pid", True)]
         assert list(workers.start(work_beside, jobs)) == [b"\x7f" * 10**6, b"pid"]
+        # Python's pool would not end if it were closed before it has seen the loss
+        with pytest.raises(CaptchaOcrError, match="killed"):
+            list(workers.start(abs, [1, 2]))
 
 
 def test_who_does_jobs_while_it_waits_hears_of_a_killed_worker(tmp_path):
