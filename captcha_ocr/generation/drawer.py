@@ -100,7 +100,7 @@ def plan_drawing(options: DrawingOptions) -> DrawingPlan:
 
 def _plan_one_design(options: DrawingOptions, charset: str | None) -> DrawingPlan:
     name = _CLASSIC_DESIGN if options.design == CLASSIC_WARP else options.design
-    design = parse_design(read_document(name), name)
+    design, is_ours = parse_design(read_document(name), name), name in design_names()
     canvas = {field: kind.default for field, kind in CANVAS.items()}
     canvas |= design.document.get("canvas", {})
     size = {"one_of": list(options.font_sizes)} if options.font_sizes else None
@@ -111,7 +111,7 @@ def _plan_one_design(options: DrawingOptions, charset: str | None) -> DrawingPla
         "text.often": options.often,
         "text.length": options.lengths and str(options.lengths),
         "text.size": size,
-        "fonts.faces": [] if options.fonts and name in design_names() else None,
+        "fonts.faces": [] if design.faces and options.fonts and is_ours else None,
     }
     changes = {place: value for place, value in changes.items() if value is not None}
     design = design.with_fields(changes)

@@ -4,11 +4,12 @@ import difflib
 import json
 import os
 import random
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
@@ -35,10 +36,13 @@ from captcha_ocr.system.files import MAX_TOML_BYTES, read_text
 
 OPERATOR_MODULES = (glyphs, marks, whole_image)  # importing them fills OPERATORS
 _DESIGNS = files("captcha_ocr.generation.designs")
+_KINDS = files("captcha_ocr.generation.fonts") / "kinds.toml"
 _MAX_OPERATORS = 64
 _MAX_NUMBER = 10**13  # of a random design
 ARITHMETIC = "0123456789+-*/=?"
-LONGEST_SUM = Lengths(4, 7)  # 1+2= to 12+34=?
+_TERMS = [*["[0-9]"] * 7, *["[1-9][0-9]"] * 3]  # of sums, each as likely
+_SUMS = [f"{one}[+-*/]{two}={end}" for one in _TERMS for two in _TERMS for end in ("", "?")]
+_PIECE = re.compile(r"\[.[^\]]*\]|.", re.DOTALL)  # of a pattern
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,8 @@ TEXT: dict[str, Kind] = {
     "spacing": Number(-0.9, 5, (0, 0.2)),
     "spread": Flag(False),
     "blanks": Number(0, 1, 0),
-    "indent": Number(0, 5, 0),
+    "indent": Number(-1, 5, 0),
+    "advance": Flag(False),
     "x": Number(0, 1, 0.5),
     "y": Number(0, 1, 0.5),
     "align": Word(("baseline", "middle"), "baseline"),
@@ -83,11 +88,13 @@ TEXT: dict[str, Kind] = {
     "overlap": Word(("over", "knock out"), "over"),
 }
 FONTS: dict[str, Kind] = {"per_glyph": Flag(False)}
+_OF_CHARACTERS = ("length", "charset", "often")
 SECTIONS = {
     "canvas": [*CANVAS],
-    "text": ["length", "charset", "often", "arithmetic", *TEXT],
-    "fonts": ["faces", "sha256", *FONTS],
+    "text": [*_OF_CHARACTERS, "arithmetic", "pattern", *TEXT],
+    "fonts": ["faces", "kinds", "sha256", *FONTS],
 }
+_OUTSIDE = ("operators", "redraw_illegible", "number")
 
 
 @dataclass(frozen=True)
@@ -112,24 +119,17 @@ class Step:
 class Texts:
     """The texts of a design.
 
-    symbols: the characters with their combining marks, frequent ones several times; none for
-    exercises such as `9-4=`.
+    patterns: each is as likely, and has the symbols to choose from at each place; a symbol is a
+    character with its combining marks, frequent ones come several times.
     """
 
     charset: str
     lengths: Lengths
-    symbols: tuple[str, ...] = ()
+    patterns: tuple[tuple[tuple[str, ...], ...], ...]
 
     def write(self, rng: random.Random) -> str:
-        """Draw a text."""
-        if not self.symbols:
-            # As it stands in the image, such as `9-4=` or `12+3=?`.
-            first, second = _draw_term(rng), _draw_term(rng)
-            return f"{first}{rng.choice('+-*/')}{second}={rng.choice(['', '?'])}"
-        length = self.lengths.longest
-        if self.lengths.vary:
-            length = rng.randint(self.lengths.shortest, length)
-        return "".join(rng.choice(self.symbols) for _ in range(length))
+        """Draw a text, as it stands in the image, such as `A7KX` or `12+3=?`."""
+        return "".join(map(rng.choice, rng.choice(self.patterns)))
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,8 @@ class Design:
 
     name: how messages call it. document: what it was made from, as JSON types. canvas, text, fonts:
     what draws the value of each field. faces: the names of the fonts to choose from; none means all
-    that are at hand. steps: the operators, in their order.
+    that are at hand, or those of the kinds. kinds: of fonts, as fonts/kinds.toml names them. steps:
+    the operators, in their order.
     """
 
     name: str
@@ -147,6 +148,7 @@ class Design:
     text: dict[str, Draw]
     fonts: dict[str, Draw]
     faces: tuple[str, ...]
+    kinds: tuple[str, ...]
     texts: Texts
     redraw_illegible: bool
     steps: list[Step]
@@ -172,10 +174,7 @@ class Design:
         operator of this kind. UsageError for another place, and for a value that it cannot have.
         """
         document = deepcopy(self.document)
-        tables = {section: document.setdefault(section, {}) for section in SECTIONS}
-        # From the last on, so that the first of a kind stays.
-        for fields in reversed(document.get("operators", [])):
-            tables[f"operators.{fields['kind']}"] = fields
+        tables = _tables_of(document)
         for place, value in values.items():
             table, _, field = place.rpartition(".")
             check(
@@ -187,13 +186,18 @@ class Design:
         return parse_design(document, self.name)
 
 
-def _draw_term(rng: random.Random) -> int:
-    return rng.randint(0, 9 if rng.random() < 0.7 else 99)
+def _tables_of(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the tables of a document by their places; of each kind the first operator."""
+    tables = {section: document.setdefault(section, {}) for section in SECTIONS}
+    # From the last on, so that the first of a kind stays.
+    for fields in reversed(document.get("operators", [])):
+        tables[f"operators.{fields['kind']}"] = fields
+    return tables
 
 
 def parse_design(document: Mapping[str, Any], name: str) -> Design:
     """Check a document; UsageError that begins with `name` and names the field."""
-    _check_names(document, [*SECTIONS, "operators", "redraw_illegible", "number"], name, "section")
+    _check_names(document, [*SECTIONS, *_OUTSIDE], name, "section")
     sections = {section: document.get(section, {}) for section in SECTIONS}
     for section, fields in sections.items():
         check(isinstance(fields, Mapping), f"{name}: {section} must be a table: [{section}]")
@@ -216,6 +220,7 @@ def parse_design(document: Mapping[str, Any], name: str) -> Design:
         text=_parse_fields(TEXT, text, f"{name}: text"),
         fonts=_parse_fields(FONTS, fonts, f"{name}: fonts"),
         faces=parse_faces(fonts, name)[0],
+        kinds=_parse_kinds(fonts, name),
         texts=_parse_texts(text, name),
         redraw_illegible=redraw,
         steps=_parse_steps(document.get("operators", []), name),
@@ -261,6 +266,21 @@ def _parse_steps(operators: Any, name: str) -> list[Step]:
     return steps
 
 
+def _parse_kinds(fonts: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    kinds, known = fonts.get("kinds", []), kinds_of_fonts()
+    is_list = isinstance(kinds, (list, tuple))
+    check(is_list, f'{name}: fonts.kinds must be a list such as ["sans"], not {show(kinds)}')
+    check(not (kinds and "faces" in fonts), f"{name}: fonts.faces cannot be used with fonts.kinds")
+    _check_names(kinds, [*known], f"{name}: fonts.kinds", "kind")
+    return tuple(kinds)
+
+
+@cache
+def kinds_of_fonts() -> dict[str, list[str]]:
+    """Return the names of font files by their kind, such as `sans-bold`."""
+    return tomllib.loads(_KINDS.read_text(encoding="utf-8"))
+
+
 def parse_faces(fonts: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Check the names of the fonts, and return them and their sha256.
 
@@ -282,19 +302,17 @@ def parse_faces(fonts: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], t
 
 
 def _parse_texts(text: Mapping[str, Any], name: str) -> Texts:
-    arithmetic = text.get("arithmetic", False)
+    arithmetic, patterns = text.get("arithmetic", False), text.get("pattern")
     check(
         isinstance(arithmetic, bool),
         f"{name}: text.arithmetic must be true or false, not {show(arithmetic)}",
     )
-    if arithmetic:
-        for field in ("length", "charset", "often"):
-            check(
-                field not in text,
-                f"{name}: text.{field} cannot be used with text.arithmetic = true",
-            )
-        return Texts(ARITHMETIC, LONGEST_SUM)
-    charset = _parse_charset(text.get("charset", "upper-alnum"), name)
+    if arithmetic or patterns is not None:
+        used = "text.arithmetic = true" if arithmetic else "text.pattern"
+        for field in _OF_CHARACTERS:
+            check(field not in text, f"{name}: text.{field} cannot be used with {used}")
+        return _parse_patterns(_SUMS if arithmetic else patterns, f"{name}: text.pattern")
+    charset = _parse_charset(text.get("charset", "upper-alnum"), f"{name}: text.charset")
     often, length = text.get("often", ""), text.get("length", 4)
     check(isinstance(often, str), f"{name}: text.often must be characters, not {show(often)}")
     times, frequent = dict.fromkeys(split_characters(charset), 1), split_characters(often)
@@ -311,20 +329,43 @@ def _parse_texts(text: Mapping[str, Any], name: str) -> Texts:
     except UsageError as error:
         raise UsageError(f"{name}: text.length: {error}") from None
     symbols = tuple(symbol for symbol in times for _ in range(times[symbol]))
-    return Texts(charset, lengths, symbols)
+    numbers = range(lengths.shortest, lengths.longest + 1)
+    return Texts(charset, lengths, tuple((symbols,) * number for number in numbers))
 
 
-def _parse_charset(charset: Any, name: str) -> str:
-    named = in_words([*NAMED_ALPHABETS])
+def _parse_patterns(patterns: Any, place: str) -> Texts:
+    """Read patterns: characters that stand for themselves, and alphabets in brackets."""
+    patterns = [patterns] if isinstance(patterns, str) else patterns
     check(
-        isinstance(charset, str) and charset != "",
-        f"{name}: text.charset must be characters or one of {named}",
+        isinstance(patterns, (list, tuple)) and len(patterns) > 0 and all(map(_is_text, patterns)),
+        f'{place} must be a text such as "[1-9][-+*/][0-9]=?", or a list of such texts, not'
+        f" {show(patterns)}",
     )
+    known = {piece: _symbols_of(piece, place) for piece in _PIECE.findall("".join(patterns))}
+    parsed = tuple(tuple(map(known.__getitem__, _PIECE.findall(text))) for text in patterns)
+    lengths = Lengths(min(map(len, parsed)), max(map(len, parsed)))
+    charset = "".join(dict.fromkeys(symbol for symbols in known.values() for symbol in symbols))
+    return Texts(_parse_charset(charset, place), lengths, parsed)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _symbols_of(piece: str, place: str) -> tuple[str, ...]:
+    if len(piece) == 1:
+        return (piece,)
+    return tuple(split_characters(_parse_charset(piece[1:-1], place)))
+
+
+def _parse_charset(charset: Any, place: str) -> str:
+    named = in_words([*NAMED_ALPHABETS])
+    check(_is_text(charset), f"{place} must be characters or one of {named}")
     try:
         characters = Charset(resolve_alphabet(charset)).characters
     except UsageError as error:
-        raise UsageError(f"{name}: text.charset: {error}") from None
-    check(" " not in characters, f"{name}: text.charset has a space, which cannot be drawn")
+        raise UsageError(f"{place}: {error}") from None
+    check(" " not in characters, f"{place} has a space, which cannot be drawn")
     return characters
 
 
@@ -346,20 +387,47 @@ def design_names() -> list[str]:
 
 
 def read_document(name: str) -> dict[str, Any]:
-    """Read the document of a design of the package, or of a TOML file.
+    """Read the document of a design of the package, or of a TOML file, with what its base says.
 
     UsageError that names what is wrong.
     """
     if name in design_names():
-        return tomllib.loads((_DESIGNS / f"{name}.toml").read_text(encoding="utf-8"))
+        return _extended(tomllib.loads((_DESIGNS / f"{name}.toml").read_text("utf-8")), name)
     check(
         os.path.exists(name),
         f"there is no design {name!r}: it is no file, and none of {in_words(design_names())}",
     )
     try:
-        return tomllib.loads(read_text(name, MAX_TOML_BYTES))
+        return _extended(tomllib.loads(read_text(name, MAX_TOML_BYTES)), name)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{name} is not a TOML file: {error}") from None
+
+
+def _extended(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a document with the fields that it leaves to its base, a design of the package.
+
+    Its operators change the first of their kind in the base; the others follow them.
+    """
+    base = document.pop("base", None)
+    if base is None:
+        return document
+    known = in_words(design_names())
+    check(base in design_names(), f"{name}: base must be {known}, not {show(base)}")
+    parse_design(document, name)  # names what is wrong by its place in the file
+    whole = read_document(base)
+    tables, operators = _tables_of(whole), whole.setdefault("operators", [])
+    if {"pattern", "arithmetic"} & document.get("text", {}).keys():
+        for field in _OF_CHARACTERS:
+            tables["text"].pop(field, None)
+    for fields in document.pop("operators", []):
+        changed = tables.pop(f"operators.{fields['kind']}", None)
+        if changed is None:
+            operators.append(fields)
+        else:
+            changed.update(fields)
+    for section in SECTIONS:
+        tables[section].update(document.pop(section, {}))
+    return whole | document
 
 
 def read_saved(path: str) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import csv
 import importlib.metadata
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -18,7 +18,7 @@ from PIL import ImageFont, features
 
 from captcha_ocr.charset import shorten
 from captcha_ocr.errors import CaptchaOcrError, UsageError, check
-from captcha_ocr.generation.designs.design import Design, parse_faces
+from captcha_ocr.generation.designs.design import Design, kinds_of_fonts, parse_faces
 from captcha_ocr.generation.fonts.survey import ALPHABET, Glyphs, examine
 from captcha_ocr.system.documents import read_sealed, sealed
 from captcha_ocr.system.files import (
@@ -98,10 +98,13 @@ def choose_faces(
 ) -> list[Face]:
     """Return the fonts that a design names, or else those of files and folders: `fonts`.
 
-    Of folders those that lack some of the characters are left out. UsageError for one that is
-    missing, for one that is meant but lacks characters, and if no font has all of them.
+    Of the kinds that a design names there are those that are at hand. Of folders those that lack
+    some of the characters are left out. UsageError for one that is missing, for one that is meant
+    but lacks characters, and if no font has all of them.
     """
-    faces = find_faces([Path(font) for font in fonts])
+    kinds, known = design.kinds if design else (), kinds_of_fonts()
+    names = {name for kind in kinds for name in known[kind]}
+    faces = find_faces([Path(font) for font in fonts], names)
     if design is not None and design.faces:
         faces = meant = _find_named(design.document["fonts"], design.name, index_by_name(faces))
     else:
@@ -173,17 +176,19 @@ def lacking(face: Face, characters: Iterable[str]) -> str:
     )
 
 
-def find_faces(paths: Sequence[Path]) -> list[Face]:
+def find_faces(paths: Sequence[Path], names: Collection[str] = ()) -> list[Face]:
     """Return the faces of font files, and of folders at any depth, by (name, sha256).
 
-    Without paths: the fonts that installed Python packages bring. Files with the same bytes are one
-    face, and so are named once. UsageError for a file that is no font, and for a folder without
-    one; other files in it do not matter.
+    Without paths: the fonts that installed Python packages bring, or those of some names, that are
+    searched among the fonts of the system, too. With paths, of some names if one of them is there.
+    Files with the same bytes are one face, and so are named once. UsageError for a file that is no
+    font, and for a folder without one; other files in it do not matter.
     """
     with _remembered() as known:
         faces = [face for path in paths for face in _faces_at(path, known)]
+        faces = [face for face in faces if os.path.basename(face.path) in names] or faces
         if not paths:
-            faces = _readable(_installed_fonts(), known)
+            faces = _readable(_named_fonts(names) if names else _installed_fonts(), known)
     unique = {face.sha256: face for face in sorted(faces, key=_IN_ORDER, reverse=True)}
     named: dict[str, Face] = {}
     for face in sorted(unique.values(), key=_IN_ORDER):
@@ -323,6 +328,15 @@ def _installed_fonts() -> list[str]:
         # long.
         lines = [line for line in record.splitlines() if _RECORDED_FONT.search(line)]
         paths += [str(distribution.locate_file(row[0])) for row in csv.reader(lines)]
+    return paths
+
+
+def _named_fonts(names: Collection[str]) -> list[str]:
+    """Return the files with some names among installed packages and the fonts of the system."""
+    paths = [path for path in _installed_fonts() if os.path.basename(path) in names]
+    for name in sorted(names):
+        with contextlib.suppress(OSError):
+            paths.append(str(ImageFont.truetype(name).path))
     return paths
 
 

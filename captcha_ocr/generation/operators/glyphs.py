@@ -224,6 +224,16 @@ def strokes(text: Mask, rng: random.Random, count: int, width: int) -> Mask:
     return np.asarray(image)
 
 
+@operator("under", sigma=Number(0.5, 20, (1.5, 4), "pixels"), share=Number(0, 1, (0.1, 0.4)))
+def spray(text: Mask, rng: random.Random, sigma: float, share: float) -> Mask:
+    """Spray specks of a pixel around the text, ever fewer away from it.
+
+    share: of the pixels that have specks where the text is.
+    """
+    noise = np.random.default_rng(rng.getrandbits(64)).random(text.shape, np.float32)
+    return (noise * 255 < blurred(text, sigma) * np.float32(share)) * np.uint8(255)
+
+
 def positions(length: int) -> NDArray[np.float64]:
     """Return where the glyphs of a text stand along it: 0 is the first and 1 the last."""
     return np.linspace(0, 1, length) if length > 1 else np.array([0.5])

@@ -14,6 +14,7 @@ from captcha_ocr.generation.operators.registry import (
     Area,
     Color,
     Flag,
+    Letters,
     Mask,
     Number,
     Word,
@@ -22,7 +23,8 @@ from captcha_ocr.generation.operators.registry import (
 from captcha_ocr.generation.rendering.rasters import LADDER, raster
 
 _Point = tuple[float, float]
-PATHS = ("straight", "across", "upright", "bent", "bezier", "sine", "arc")
+PATHS = ("straight", "across", "upright", "bent", "zigzag", "bezier", "sine", "arc", "text")
+_BENDS = {"across": 0, "bent": 1, "zigzag": 3}
 _STEPS = 24  # segments of a curve
 # The pixels (y, x) of a speck: Pillow draws them as a line two pixels long and three wide.
 _SPECK = np.array([(-2, 0), (-1, -1), (-1, 0), (-1, 1), (0, -2), (0, -1), (0, 0), (1, -1)])
@@ -54,12 +56,15 @@ class _Canvas:
         for across, down in middles.tolist():
             self.ellipse(across, down, (width / 2, width / 2))
 
-    def ellipse(self, x: float, y: float, radius: _Point, width: float = 0) -> None:
-        """Draw an ellipse about (x, y): filled, or a ring of so many pixels."""
+    def ellipse(
+        self, x: float, y: float, radius: _Point, width: float = 0, shape: str = "ellipse"
+    ) -> None:
+        """Draw an ellipse or a box about (x, y): filled, or a contour of so many pixels."""
         scale, (across, down) = self.scale, radius
         box = [(x - across) * scale, (y - down) * scale, (x + across) * scale, (y + down) * scale]
         fill = None if width else 255
-        self.draw.ellipse(box, fill, outline=255, width=max(1, round(width * scale)))
+        draw = self.draw.rectangle if shape == "box" else self.draw.ellipse
+        draw(box, fill, outline=255, width=max(1, round(width * scale)))
 
     @property
     def mask(self) -> Mask:
@@ -72,19 +77,31 @@ class _Canvas:
     count=Number(1, 50, (1, 3), whole=True),
     path=Word(PATHS, {"one_of": ["straight", "across", "bezier", "sine"]}),
     width=Number(0.5, 20, (1, 2), "pixels"),
+    length=Number(0, 2000, 0, "pixels"),
     beads=Number(0, 60, 0, "pixels"),
     smooth=Flag(True),
 )
 def lines(
-    area: Area, rng: random.Random, count: int, path: str, width: float, beads: float, smooth: bool
+    area: Area,
+    rng: random.Random,
+    count: int,
+    path: str,
+    width: float,
+    length: float,
+    beads: float,
+    smooth: bool,
 ) -> Mask:
     """Draw lines: straight anywhere, from side to side or from top to bottom, bent, or curved.
 
-    beads: above 0 a line is a row of discs, so many pixels from one to the next.
+    length: above 0 a straight line is up to so many pixels long. beads: above 0 a line is a row of
+    discs, so many pixels from one to the next.
     """
     canvas = _Canvas(area, smooth)
     for _ in range(count):
         points = path_points(area, rng, path)
+        if length and path == "straight":
+            x, y = points[0]
+            points[1] = x + rng.uniform(-length, length), y + rng.uniform(-length, length)
         if beads:
             canvas.beads(points, width, max(1, beads))
         else:
@@ -99,9 +116,12 @@ def path_points(area: Area, rng: random.Random, path: str) -> list[_Point]:
         return [(rng.uniform(0, width), rng.uniform(0, height)) for _ in range(2)]
     if path == "upright":
         return [(rng.uniform(0, width), 0), (rng.uniform(0, width), height)]
+    if path == "text":
+        (_, first), (_, last) = area.middles[0], area.middles[-1]
+        return [(0, first), *area.middles, (width, last)]
     left, right = rng.uniform(-0.05, 0.2) * width, rng.uniform(0.8, 1.05) * width
-    if path in ("across", "bent"):
-        bends = [rng.uniform(0.2, 0.8) * width] if path == "bent" else []
+    if path in _BENDS:
+        bends = sorted(rng.uniform(0.1, 0.9) * width for _ in range(_BENDS[path]))
         return [(place, rng.uniform(0.1, 0.9) * height) for place in (left, *bends, right)]
     steps = np.linspace(0, 1, _STEPS + 1)
     if path == "bezier":
@@ -153,16 +173,31 @@ def arc(area: Area, rng: random.Random, count: int, width: float, end: float) ->
     count=Number(1, 100, (4, 20), whole=True),
     radius=Number(0.5, 60, (1, 5), "pixels"),
     ring=Number(0, 20, 0, "pixels"),
+    flatness=Number(1, 10, 1),
+    shape=Word(("ellipse", "box"), "ellipse"),
     smooth=Flag(True),
 )
 def discs(
-    area: Area, rng: random.Random, count: int, radius: float, ring: float, smooth: bool
+    area: Area,
+    rng: random.Random,
+    count: int,
+    radius: float,
+    ring: float,
+    flatness: float,
+    shape: str,
+    smooth: bool,
 ) -> Mask:
-    """Draw discs anywhere; with a ring above 0 their contours alone, so many pixels wide."""
+    """Draw discs or boxes anywhere; with a ring above 0 their contours alone, so many pixels wide.
+
+    flatness: the most that one side is longer than the other.
+    """
     canvas = _Canvas(area, smooth)
     for _ in range(count):
         size = radius * rng.uniform(0.6, 1)
-        canvas.ellipse(rng.uniform(0, area.width), rng.uniform(0, area.height), (size, size), ring)
+        sides = [size, size / rng.uniform(1, flatness)]
+        rng.shuffle(sides)
+        place = rng.uniform(0, area.width), rng.uniform(0, area.height)
+        canvas.ellipse(*place, (sides[0], sides[1]), ring, shape)
     return canvas.mask
 
 
@@ -234,6 +269,20 @@ def rings(area: Area, rng: random.Random, shape: str, pitch: float, width: float
         box = [x - across, y - down, x + across, y + down]
         draw_ring(box, outline=255, width=max(1, round(width)))
     return canvas.mask
+
+
+@operator(
+    "mark",
+    arms=Number(0, 100, (1, 12), whole=True),
+    pitch=Number(3, 60, (6, 14), "pixels"),
+    width=Number(1, 10, 1, "pixels", whole=True),
+)
+def spiral(area: Area, rng: random.Random, arms: int, pitch: float, width: int) -> Mask:
+    """Draw a spiral of some arms about any place; pitch: the pixels from one arm to the next."""
+    y, x = np.ogrid[: area.height, : area.width]
+    y, x = y - rng.uniform(0, area.height), x - rng.uniform(0, area.width)
+    along = np.hypot(y, x) / pitch + np.arctan2(y, x) / (2 * math.pi) * arms + rng.random()
+    return (along % 1 * pitch < width).astype(np.uint8) * 255
 
 
 @operator(
@@ -322,13 +371,14 @@ def border(area: Area, rng: random.Random, width: int) -> Mask:
     "mark",
     count=Number(1, 60, (4, 20), whole=True),
     size=Number(4, 100, (8, 20), "pixels", whole=True),
+    letters=Letters(_LETTERS),
 )
-def decoys(area: Area, rng: random.Random, count: int, size: int) -> Mask:
+def decoys(area: Area, rng: random.Random, count: int, size: int, letters: str) -> Mask:
     """Scatter small letters that are not part of the text."""
     canvas = Image.new("L", (area.width, area.height))
     for _ in range(count):
         x, y = rng.randrange(area.width), rng.randrange(area.height)
-        _place_letter(canvas, area.font, size, x, y, rng)
+        _place_letter(canvas, area.font, size, x, y, rng, letters)
     return np.asarray(canvas)
 
 
@@ -353,8 +403,14 @@ def small_print(area: Area, rng: random.Random, size: int) -> Mask:
 
 
 def _place_letter(
-    canvas: Image.Image, font: str, size: int, x: int, y: int, rng: random.Random
+    canvas: Image.Image,
+    font: str,
+    size: int,
+    x: int,
+    y: int,
+    rng: random.Random,
+    letters: str = _LETTERS,
 ) -> None:
-    mask = raster(font, _DRAWN_AT, rng.choice(_LETTERS), margin=1).image
+    mask = raster(font, _DRAWN_AT, rng.choice(letters), margin=1).image
     width, height = (max(1, round(side * size / _DRAWN_AT)) for side in mask.size)
     canvas.paste(255, (x - width // 2, y - height // 2), mask.resize((width, height)))

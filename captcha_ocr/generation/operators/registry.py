@@ -148,6 +148,18 @@ class Word(Kind):
 
 
 @dataclass(frozen=True)
+class Letters(Kind):
+    """Characters that an operator draws."""
+
+    default: str
+
+    def parse_one(self, value: Any, field: str) -> Draw:
+        if not (isinstance(value, str) and value):
+            raise UsageError(f"{field} must be characters such as {show(self.default)}")
+        return _always(value)
+
+
+@dataclass(frozen=True)
 class Flag(Kind):
     """true or false."""
 
@@ -231,12 +243,16 @@ def show(value: Any) -> str:
 
 
 class Area(NamedTuple):
-    """The canvas of an operator, in pixels, the characters of its text, and a font's path."""
+    """The canvas of an operator, in pixels, the number of its glyphs, and a font's path.
+
+    middles: of the glyphs, (x, y) in pixels, from left to right.
+    """
 
     height: int
     width: int
     length: int
     font: str
+    middles: Sequence[tuple[float, float]] = ()
 
 
 @dataclass(frozen=True)

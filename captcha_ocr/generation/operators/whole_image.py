@@ -73,10 +73,13 @@ def elastic(area: Area, rng: random.Random, sigma: float, rows: int) -> _Shifts:
     return np.stack([*map(np.asarray, planes)])
 
 
-@operator("warp", strength=Number(-1, 1, (-0.35, 0.35)))
-def lens(area: Area, rng: random.Random, strength: float) -> _Shifts:
-    """Magnify the middle of the image like a lens; a negative strength shrinks it."""
-    y, x, falloff = _around_middle(area)
+@operator("warp", strength=Number(-1, 1, (-0.35, 0.35)), width=Number(0.05, 1, 1))
+def lens(area: Area, rng: random.Random, strength: float, width: float) -> _Shifts:
+    """Magnify the middle of the image like a lens; a negative strength shrinks it.
+
+    width: of the lens, in shares of that of the image.
+    """
+    y, x, falloff = _around_middle(area, width)
     return np.stack([-strength * falloff * y, -strength * falloff * x]).astype(np.float32)
 
 
@@ -109,13 +112,16 @@ def ripple(area: Area, rng: random.Random, x: float, rows: int) -> _Shifts:
 
 
 def _around_middle(
-    area: Area,
+    area: Area, reach: float = 1
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-    """Return y and x from the middle in pixels, and a weight: 1 there, 0 at the border."""
+    """Return y and x from the middle in pixels, and a weight: 1 there, 0 at the border.
+
+    reach: the share of the width beyond which the weight is 0.
+    """
     middle = area.height / 2 - 0.5, area.width / 2 - 0.5
     y = (np.arange(area.height, dtype=np.float32) - middle[0])[:, None]
     x = (np.arange(area.width, dtype=np.float32) - middle[1])[None, :]
-    radius = np.hypot(y / (area.height / 2), x / (area.width / 2))
+    radius = np.hypot(y / (area.height / 2), x / (area.width / 2 * reach))
     return y, x, np.clip(1 - radius, 0, 1) ** 2 * (1 + 2 * np.clip(radius, 0, 1))
 
 

@@ -154,6 +154,15 @@ _PATTERNS = (
         lambda draft: {"pitch": draft.number(5, 12), **mark_fields(draft, behind=0.8)},
     ),
     Chance(
+        "spiral",
+        0.02,
+        lambda draft: {
+            "arms": draft.rng.randint(0, 12),
+            "pitch": draft.number(5, 12),
+            **mark_fields(draft, behind=0.9, faint=True),
+        },
+    ),
+    Chance(
         "hatching",
         0.06,
         lambda draft: {
@@ -216,6 +225,7 @@ def add_under(draft: DesignDraft) -> None:
             Chance("extrusion", 0.03, lambda draft: shift | look),
             Chance("glow", 0.02, lambda draft: {"opacity": draft.number(0.4, 0.9), **look}),
             Chance("halo", 0.03, lambda draft: {"width": draft.number(1, 2), **look}),
+            Chance("spray", 0.03, lambda draft: {"share": draft.number(0.1, 0.4), **look}),
             Chance(
                 "plate",
                 plates,

@@ -16,12 +16,13 @@ class Raster(NamedTuple):
 
     image: its ink, in mode L; empty for a blank. middle: of the ink, (x, y) in pixels from the
     pen's place on the baseline. cell: (width, height) from the pen's place and the top of the line
-    to the end of the ink.
+    to the end of the ink. advance: pixels from the pen's place to that of the next glyph.
     """
 
     image: Image.Image
     middle: tuple[float, float]
     cell: tuple[int, int]
+    advance: float
 
 
 load_font = lru_cache(maxsize=_KEPT_FONTS)(ImageFont.truetype)  # (path, size in pixels)
@@ -32,11 +33,11 @@ def raster(path: str, size: int, character: str, margin: int = 0) -> Raster:
     """Draw a character with its combining marks, and a margin of pixels around its ink."""
     font = load_font(path, size)
     ink, (left, top) = font.getmask2(character, "L", anchor="ls")
-    ascent, box = font.getmetrics()[0], ink.getbbox()
+    ascent, box, advance = font.getmetrics()[0], ink.getbbox(), font.getlength(character)
     if box is None:
-        cell = round(font.getlength(character)) + 1, ascent + 1
-        return Raster(Image.new("L", (0, 0)), (0, 0), cell)
+        return Raster(Image.new("L", (0, 0)), (0, 0), (round(advance) + 1, ascent + 1), advance)
     cell = int(left) + ink.size[0] + 1, ascent + int(top) + ink.size[1] + 1
     middle = left + (box[0] + box[2]) / 2, top + (box[1] + box[3]) / 2
     sides = box[0] - margin, box[1] - margin, box[2] + margin, box[3] + margin
-    return Raster(Image.frombytes("L", ink.size, bytes(ink)).crop(sides), middle, cell)
+    image = Image.frombytes("L", ink.size, bytes(ink)).crop(sides)
+    return Raster(image, middle, cell, advance)

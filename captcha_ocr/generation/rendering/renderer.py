@@ -85,7 +85,8 @@ class _Scene:
             f"an image has {wide:,} by {height:,} pixels, more than {MAX_AREA:,}; lower"
             " canvas.width, canvas.height, canvas.padding, text.size or text.length",
         )
-        area = Area(height, wide, len(text), self.typesetter.faces[0])
+        middles = [glyph.center for glyph in placed]
+        area = Area(height, wide, len(text), self.typesetter.faces[0], middles)
         image = Image.new("RGB", (wide, height), self.palette["canvas"])
         behind = [(step, values) for step, values in self.plan if values.get("behind")]
         if behind:
@@ -100,9 +101,11 @@ class _Scene:
                 image, owners = image.crop((0, 0, width, height)), owners[:, :width]
             else:  # squeezed, as by the captcha package
                 image = image.resize((width, height))
+                middles = [(x * width / wide, y) for x, y in middles]
                 owners = owners[:, (np.arange(width) * 2 + 1) * wide // (2 * width)]
                 ink = [int(count * width / wide) for count in ink]
-        return self.finish(np.array(image), owners, ink, area._replace(width=image.width))
+        area = area._replace(width=image.width, middles=middles)
+        return self.finish(np.array(image), owners, ink, area)
 
     def draw_mark(self, pixels: Pixels, step: Step, values: dict[str, Any], area: Area) -> None:
         """Draw a mark on pixels, in place.

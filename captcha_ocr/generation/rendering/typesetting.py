@@ -27,15 +27,22 @@ class Glyph(NamedTuple):
     """A glyph.
 
     image: its coverage, in mode L; of a blank as wide and without a height. middle: of the image,
-    in pixels below the baseline. colors: of its pixels; None if one colour is all it has. left,
+    in pixels below the baseline. colors: of its pixels; None if one colour is all it has. pen: the
+    pixels from its middle back to the pen's place, and from there to that of the next glyph. left,
     top: its place on the canvas in pixels, once it has one.
     """
 
     image: Image.Image
     middle: float
     colors: Image.Image | None = None
+    pen: tuple[float, float] = (0, 0)
     left: int = 0
     top: int = 0
+
+    @property
+    def center(self) -> tuple[float, float]:
+        """The glyph's middle on the canvas, (x, y) in pixels."""
+        return self.left + self.image.width / 2, self.top + self.image.height / 2
 
     @property
     def mask(self) -> Mask:
@@ -109,7 +116,8 @@ class Typesetter:
             image, colors = paint(image, color, self.opacity, self.gain)
         else:
             image = self._stroke(image)
-        return Glyph(image, inked.middle[1] * factor, colors)
+        pen = inked.middle[0] * factor, inked.advance * factor
+        return Glyph(image, inked.middle[1] * factor, colors, pen)
 
     def _stroke(self, image: Image.Image) -> Image.Image:
         for step in self._choose("stroke"):
@@ -149,10 +157,7 @@ class Typesetter:
         high = height or max(MIN_SIDE, math.ceil(bottom - top) + 2 * self.padding)
         base = self.value("y") * (high - (bottom - top)) - top
         places = zip(glyphs, line, tops, strict=True)
-        placed = [
-            Glyph(glyph.image, glyph.middle, glyph.colors, x, int(base + y))
-            for glyph, x, y in places
-        ]
+        placed = [glyph._replace(left=x, top=int(base + y)) for glyph, x, y in places]
         return placed, wide, high
 
     def _find_middles(self, glyphs: Sequence[Glyph]) -> list[float]:
@@ -173,13 +178,14 @@ class Typesetter:
                 blanks[index] = round(blank.cell[0] * factor)
         total = sum(blanks) + sum(glyph.image.width for glyph in glyphs)
         average = total / len(glyphs)
-        x, line, gap = int(self.value("indent") * average), [], 0
+        x, line, gap, is_of_font = int(self.value("indent") * average), [], 0, self.value("advance")
         for glyph, width in zip(glyphs, blanks, strict=True):
             if width:
                 x += width + round(self.value("spacing") * average)
-            line.append(x)
+            to_middle, advance = glyph.pen
+            line.append(x + round(to_middle - glyph.image.width / 2) * is_of_font)
             gap = round(self.value("spacing") * average)
-            x += glyph.image.width + gap
+            x += (round(advance) if is_of_font else glyph.image.width) + gap
         return line, x - gap, max(x - gap, total)
 
     def _spread(self, glyphs: Sequence[Glyph], width: int) -> list[int]:

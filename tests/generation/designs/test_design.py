@@ -11,7 +11,6 @@ from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import (
     ARITHMETIC,
-    LONGEST_SUM,
     design_names,
     parse_design,
     read_document,
@@ -48,7 +47,7 @@ def test_texts_have_all_characters_and_lengths_and_no_others():
     assert ({*"".join(written)}, {*map(len, written)}) == ({*"abc"}, {1, 2, 3})
     assert {*map(len, texts({"text": {"length": 5}}))} == {5}
     marked = parse_design({"text": {"charset": "ax\u0302", "length": 2}}, "it")
-    assert marked.texts.symbols == ("a", "x\u0302")
+    assert marked.texts.patterns == ((("a", "x\u0302"),) * 2,)
 
 
 def test_fields_are_changed_by_their_places_and_the_design_itself_is_kept():
@@ -80,9 +79,33 @@ def test_a_change_of_what_is_no_field_is_refused(place, value, named):
 def test_sums_are_sums_of_the_lengths_that_are_promised():
     sums = texts({"text": {"arithmetic": True}}, 2000)
     assert all(re.fullmatch(r"[0-9]{1,2}[-+*/][0-9]{1,2}=\??", text) for text in sums)
-    assert {*map(len, sums)} == {*range(LONGEST_SUM.shortest, LONGEST_SUM.longest + 1)}
+    assert {*map(len, sums)} == {4, 5, 6, 7}
     assert {*"".join(sums)} == {*ARITHMETIC}
     assert texts({"text": {"arithmetic": True}}, 9) == sums[:9]
+
+
+def test_a_pattern_has_alphabets_in_brackets_and_other_characters_as_they_are():
+    written = texts({"text": {"pattern": ["[1-3][+-]7=", "x[A-B]"]}})
+    assert {*written} == {*(f"{a}{b}7=" for a in "123" for b in "+-"), "xA", "xB"}
+    design = parse_design({"text": {"pattern": "[b-d][ae]x"}}, "it")
+    assert (design.texts.charset, design.texts.lengths) == ("bcdaex", Lengths(3, 3))
+
+
+def test_a_design_changes_its_base_field_by_field(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'base = "wave"\n[text]\nsize = 20\n[[operators]]\nkind = "lines"\ncount = 3\n'
+        '[[operators]]\nkind = "blur"\n[[operators]]\nkind = "lines"\nwidth = 9\n'
+    )
+    base, mine = read_document("wave"), read_document(str(path))
+    assert mine["canvas"] == base["canvas"]
+    assert mine["text"] == base["text"] | {"size": 20}
+    kinds = [step["kind"] for step in base["operators"]]
+    assert [step["kind"] for step in mine["operators"]] == [*kinds, "blur", "lines"]
+    lines = kinds.index("lines")
+    assert mine["operators"][lines] == base["operators"][lines] | {"count": 3}
+    path.write_text('base = "wave"\n[text]\npattern = "[0-9]+1="\n')
+    assert parse_design(read_document(str(path)), "it").texts.lengths == Lengths(4, 4)
 
 
 def test_a_step_draws_its_fields_anew_each_time():

@@ -16,7 +16,14 @@ from captcha_ocr.generation.designs.design import (
     design_names,
     parse_design,
 )
-from captcha_ocr.generation.operators.registry import COMMON, OPERATORS, Flag, Number, Word
+from captcha_ocr.generation.operators.registry import (
+    COMMON,
+    OPERATORS,
+    Flag,
+    Letters,
+    Number,
+    Word,
+)
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "designs.md").read_text(encoding="utf-8")
@@ -52,7 +59,7 @@ def describe(kinds):
     """What a table should say of fields: what each takes, and its default."""
     described = {}
     for name, kind in kinds.items():
-        takes = "true, false" if isinstance(kind, Flag) else "colour"
+        takes = {Flag: "true, false", Letters: "characters"}.get(type(kind), "colour")
         if isinstance(kind, Number):
             takes = f"whole, {kind.limits}" if kind.whole else kind.limits
         elif isinstance(kind, Word):
@@ -92,8 +99,8 @@ def test_the_page_has_every_operator_with_its_own_fields_and_no_other():
         ("Under the text", COMMON["under"], ()),
         ("Marks: lines, patterns and shapes", COMMON_OF_MARKS, ()),
         ("canvas", CANVAS, ()),
-        ("text", TEXT, ("length", "charset", "often", "arithmetic")),
-        ("fonts", FONTS, ("faces", "sha256")),
+        ("text", TEXT, ("length", "charset", "often", "arithmetic", "pattern")),
+        ("fonts", FONTS, ("faces", "kinds", "sha256")),
     ],
 )
 def test_the_page_has_the_fields_of_a_section_and_those_that_operators_share(

@@ -9,6 +9,7 @@ import pytest
 from conftest import naming
 
 from captcha_ocr.errors import UsageError
+from captcha_ocr.generation.designs.design import kinds_of_fonts
 from captcha_ocr.generation.drawer import Drawer, plan_drawing
 from captcha_ocr.generation.fonts.catalogue import Face, find_faces, index_by_name, lacking
 from captcha_ocr.generation.fonts.survey import ALPHABET
@@ -278,6 +279,25 @@ def test_a_design_has_its_own_fonts_and_those_of_the_package_can_be_replaced(mix
     for text in ('fonts.faces = ["DejaVuSans.ttf"]', "[fonts]\n"):
         Path("mine.toml").write_text(text)
         assert drawn(mixed, design="mine.toml") == ["DejaVuSans.ttf"]
+
+
+def test_of_the_kinds_of_a_design_there_are_the_fonts_at_hand(mixed, tmp_path, monkeypatch):
+    Path("mine.toml").write_text('[fonts]\nkinds = ["sans", "wide-sans"]\n')
+    monkeypatch.setenv("XDG_DATA_DIRS", str(tmp_path / "system"))
+    assert drawn(design="mine.toml") == ["DejaVuSans.ttf"]  # comes with matplotlib
+    (tmp_path / "system" / "fonts").mkdir(parents=True)
+    shutil.copy(SERIF, tmp_path / "system" / "fonts" / "LiberationSans-Regular.ttf")
+    assert drawn(design="mine.toml") == ["DejaVuSans.ttf", "LiberationSans-Regular.ttf"]
+    shutil.copy(SERIF, mixed)
+    assert drawn(mixed, design="mine.toml") == ["DejaVuSans.ttf"]
+    assert drawn(SERIF, design="mine.toml") == [Path(SERIF).name]  # none of the kinds
+
+
+def test_every_kind_of_fonts_has_one_that_comes_with_the_dependencies():
+    at_hand = {Path(DROID).name, *os.listdir(FONTS)}
+    for kind, names_of_kind in kinds_of_fonts().items():
+        assert at_hand & {*names_of_kind}, kind
+        assert len({*names_of_kind}) == len(names_of_kind)
 
 
 def test_of_a_folder_the_legible_fonts_are_taken_and_a_file_that_is_named_is_meant(mixed):

@@ -16,7 +16,7 @@ def rng():
 @pytest.fixture
 def area():
     """A canvas of 80 by 32 pixels, for 4 characters."""
-    return Area(32, 80, 4, DEJAVU)
+    return Area(32, 80, 4, DEJAVU, [(10, 16), (30, 14), (50, 18), (70, 16)])
 
 
 @pytest.fixture

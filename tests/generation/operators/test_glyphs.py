@@ -26,6 +26,7 @@ from captcha_ocr.generation.operators.glyphs import (
     shear,
     shifted,
     slope,
+    spray,
     stretch,
     stripes,
     strokes,
@@ -176,6 +177,17 @@ def test_a_halo_reaches_its_width_around_the_text_and_is_cut_at_the_border(squar
         assert (mask[square > 0] == 255).all()
         assert mask[16].sum(dtype=int) / 255 == pytest.approx(20 + 2 * width, abs=0.02)
     assert np.array_equal(halo(FULL, RNG, width=10), FULL)
+
+
+def test_spray_is_densest_in_the_text_and_thins_out_around_it():
+    text = np.zeros((200, 200), np.uint8)
+    text[80:120, 80:120] = 255
+    mask = spray(text, random.Random(1), sigma=5, share=0.4)
+    assert {*np.unique(mask)} == {0, 255}
+    inside, near, far = mask[90:110, 90:110], mask[60:80, 80:120], mask[:50]
+    assert inside.mean() / 255 == pytest.approx(0.4, abs=0.06)
+    assert 0 < near.mean() < inside.mean() / 2
+    assert not far.any()
 
 
 def test_a_plate_is_the_box_of_the_text_and_its_margin(square):

@@ -23,12 +23,13 @@ from captcha_ocr.generation.operators.marks import (
     rings,
     small_print,
     specks,
+    spiral,
     texture,
     tiles,
 )
 from captcha_ocr.generation.operators.registry import Area
 
-LARGE = Area(300, 400, 5, "")
+LARGE = Area(300, 400, 5, "", [(100, 140), (200, 170), (300, 150)])
 
 
 def share(mask):
@@ -50,11 +51,11 @@ def mean_step(mask, axis):
 
 
 def draw_lines(seed, path="across", **fields):
-    fields = {"count": 1, "width": 2, "beads": 0, "smooth": False} | fields
+    fields = {"count": 1, "width": 2, "length": 0, "beads": 0, "smooth": False} | fields
     return lines(LARGE, random.Random(seed), path=path, **fields)
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", [path for path in PATHS if path != "text"])
 def test_lines_are_as_wide_as_they_say_and_more_of_them_cover_more(path):
     def mean_share(**fields):
         return np.mean([share(draw_lines(seed, path, smooth=True, **fields)) for seed in range(5)])
@@ -70,7 +71,16 @@ def test_paths_run_from_side_to_side_or_from_top_to_bottom(rng):
         assert -0.05 * 400 <= first <= 0.2 * 400
         assert 0.8 * 400 <= last <= 1.05 * 400
     assert [y for _, y in path_points(LARGE, rng, "upright")] == [0, LARGE.height]
-    assert len(path_points(LARGE, rng, "bent")) == 3
+    assert [len(path_points(LARGE, rng, path)) for path in ("bent", "zigzag")] == [3, 5]
+    through_text = [(0, 140), *LARGE.middles, (400, 150)]
+    assert path_points(LARGE, rng, "text") == through_text
+
+
+def test_straight_lines_are_as_long_as_they_may_be():
+    for length in (5, 40):
+        masks = [draw_lines(seed, "straight", length=length) for seed in range(40)]
+        longest = max(len(covered(mask, axis)) for mask in masks for axis in (0, 1))
+        assert 0.7 * length < longest <= length + 3
 
 
 def test_only_smooth_lines_have_grey_pixels():
@@ -92,17 +102,30 @@ def test_arcs_begin_in_the_left_fifth_and_reach_their_end():
         assert least * 400 < min(covered(mask, 1)[-1] for mask in masks) < most * 400
 
 
+def draw_discs(rng, **fields):
+    known = {"radius": 20, "ring": 0, "flatness": 1, "shape": "ellipse", "smooth": True}
+    return discs(LARGE, rng, **known | fields)
+
+
+def test_boxes_are_full_and_flat_discs_have_a_shorter_side():
+    for seed in range(9):
+        box = draw_discs(random.Random(seed), count=1, shape="box", smooth=False)
+        assert box[np.ix_(covered(box, 0), covered(box, 1))].all()
+    ratios = []
+    for seed in range(40):
+        flat = draw_discs(random.Random(seed), count=1, flatness=4, radius=10)
+        ratios.append(len(covered(flat, 0)) / len(covered(flat, 1)))
+    assert min(ratios) < 0.5 < 2 < max(ratios)
+
+
 def test_discs_are_filled_and_rings_hollow(rng):
-    disc, ring = (
-        discs(LARGE, random.Random(4), count=1, radius=20, ring=ring, smooth=False)
-        for ring in (0, 3)
-    )
+    disc, ring = (draw_discs(random.Random(4), count=1, ring=ring, smooth=False) for ring in (0, 3))
     rows, columns = covered(disc, 0), covered(disc, 1)
     assert 2 * 0.6 * 20 - 2 <= max(len(rows), len(columns)) <= 2 * 20 + 2
     middle = int(rows.mean()), int(columns.mean())
     assert (disc[middle], ring[middle]) == (255, 0)
     assert share(ring) < share(disc)
-    assert share(discs(LARGE, rng, count=10, radius=20, ring=0, smooth=True)) > 3 * share(disc)
+    assert share(draw_discs(rng, count=10)) > 3 * share(disc)
 
 
 def test_dots_cover_about_their_share_in_squares(rng):
@@ -142,6 +165,17 @@ def test_rings_lie_within_each_other_a_pitch_apart(rng):
         assert np.flatnonzero(mask[100, 100:]).tolist()[:4] == [10, 20, 30, 40]
         inner = mask[1:, 1:]  # 100 pixels on each side of the middle, which is a pixel
         assert np.array_equal(inner, inner[::-1, ::-1])
+
+
+def test_a_spiral_has_an_arm_every_pitch_and_without_arms_is_rings():
+    for arms in (0, 1, 7):
+        mask = spiral(LARGE, random.Random(3), arms=arms, pitch=10, width=2)
+        assert share(mask) == pytest.approx(0.2, abs=0.03)
+        starts = np.flatnonzero(np.diff(mask[0].astype(int)) > 0)
+        assert len(starts) > 15
+    rings_ = spiral(Area(41, 41, 1, ""), random.Random(1), arms=0, pitch=8, width=2)
+    arms_ = spiral(Area(41, 41, 1, ""), random.Random(1), arms=1, pitch=8, width=2)
+    assert not np.array_equal(rings_, arms_)
 
 
 def test_hatching_has_about_one_direction():
@@ -195,7 +229,9 @@ def test_a_border_marks_exactly_its_width_and_covers_an_image_that_is_smaller(rn
 
 def test_more_decoys_cover_more_and_larger_ones_too_and_have_their_size(area):
     def mean_over(measure, area, count, size):
-        return np.mean([measure(decoys(area, random.Random(n), count, size)) for n in range(10)])
+        return np.mean(
+            [measure(decoys(area, random.Random(n), count, size, "AX")) for n in range(10)]
+        )
 
     few, many, large = (mean_over(share, area, *sizes) for sizes in ((2, 10), (8, 10), (8, 20)))
     assert few < many < large
@@ -203,6 +239,11 @@ def test_more_decoys_cover_more_and_larger_ones_too_and_have_their_size(area):
         square = area._replace(height=200, width=200)
         height = mean_over(lambda mask: len(covered(mask, 0)), square, 1, size)
         assert 0.4 * size < height < 1.1 * size
+
+
+def test_decoys_are_of_the_letters_that_are_given(area):
+    flat, high = (decoys(area, random.Random(1), 1, 20, letter) for letter in "-l")
+    assert len(covered(flat, 0)) < 5 < len(covered(high, 0))
 
 
 def test_a_ghost_is_one_large_letter_and_blurred(area):

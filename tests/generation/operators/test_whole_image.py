@@ -68,7 +68,7 @@ def test_an_operator_of_no_strength_changes_no_pixel(rng, pixels, operator, fiel
     [
         (sine, {"x": 0, "y": 0, "wavelength": 40}),
         (elastic, {"sigma": 0, "rows": 4}),
-        (lens, {"strength": 0}),
+        (lens, {"strength": 0, "width": 0.5}),
         (swirl, {"angle": 0}),
         (turn, {"angle": 0}),
     ],
@@ -198,11 +198,13 @@ def test_elastic_is_smooth_and_as_strong_as_its_sigma(rng):
 def test_a_lens_magnifies_the_middle_and_a_negative_one_shrinks_it(rng):
     square = np.zeros((61, 121, 3), np.uint8)
     square[26:35, 56:65] = 255
-    lenses = [lens(AREA, rng, strength=strength) for strength in (-0.3, 0, 0.3)]
+    lenses = [lens(AREA, rng, strength=strength, width=1) for strength in (-0.3, 0, 0.3)]
     shrunk, same, enlarged = (warped(square, shifts).sum() / 765 for shifts in lenses)
     assert shrunk < 65 < same < 120 < enlarged
     assert same == pytest.approx(81)
     assert np.abs(lenses[0][:, [0, -1]]).max() < 0.1  # the border stays
+    narrow = lens(AREA, rng, strength=0.3, width=0.25)
+    assert np.flatnonzero(np.abs(narrow).max((0, 1)) > 0.01).tolist() == [*range(46, 75)]
 
 
 def test_a_swirl_turns_the_middle_by_its_angle_and_leaves_the_border(rng):

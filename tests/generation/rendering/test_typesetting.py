@@ -3,7 +3,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from captcha_ocr.generation.designs.design import parse_design
 from captcha_ocr.generation.rendering.rasters import raster
@@ -48,6 +48,18 @@ def test_glyphs_stand_side_by_side_on_a_baseline():
     a, g, o = (glyph.top + glyph.image.height for glyph in placed)
     assert abs(a - o) <= 1
     assert g > a + 4  # it reaches lower
+
+
+def test_glyphs_at_the_distances_of_the_font_have_their_places_in_a_word():
+    font = ImageFont.truetype(DEJAVU, 30)
+    for characters in ("ilIM", "fW1."):
+        placed, _, _ = set_text(characters, advance=True)
+        for number, glyph in enumerate(placed, 1):
+            word = Image.new("L", (200, 60))
+            ImageDraw.Draw(word).text((0, 10), characters[:number], 255, font)
+            assert right_of(glyph) == pytest.approx(word.getbbox()[2], abs=2)
+    wider, _, _ = set_text("ilIM", advance=True, spacing=1)
+    assert np.diff(lefts_of(wider)).min() > 10
 
 
 def test_glyphs_aligned_by_their_middles_have_one_middle():
@@ -161,7 +173,7 @@ def test_a_glyph_that_is_shrunk_much_keeps_its_thin_lines():
     ],
 )
 def test_what_lies_outside_the_canvas_is_cut(left, top, rows, columns):
-    glyph = Glyph(Image.new("L", (10, 10)), 0, None, left, top)
+    glyph = Glyph(Image.new("L", (10, 10)), 0, left=left, top=top)
     inside, part = glyph.window(20, 40)
     assert inside == (slice(*rows), slice(*columns))
     assert glyph.mask[part].shape == (rows[1] - rows[0], columns[1] - columns[0])
