@@ -297,6 +297,7 @@ def inspect_images(folder: Path, given: Given) -> None:
     with deferred():
         from captcha_ocr.cli.advice import advice_on_run
         from captcha_ocr.diagnostics import inspection
+        from captcha_ocr.generation import looks
         from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
         from captcha_ocr.recognizer import Recognizer
 
@@ -325,6 +326,11 @@ def inspect_images(folder: Path, given: Given) -> None:
             lines += wrong_lines
             advice += inspection.advice_on_wrong(len(facts["wrong"]), len(found.labels))
             advice += advice_on_run(options.model_folder)
+    nearest = looks.find_designs(folder, [label.file for label in shown], config.max_bytes)[0]
+    facts["looks_like"] = nearest.design if nearest.is_near else None
+    if nearest.is_near:
+        command = word_command(nearest.training)
+        lines.append(f"{'looks like':14}{nearest.design}, which needs no image: {command}")
     lines += [f"{'advice':14}{sentence}" for sentence in advice]
     following = _command_after_inspection(found, options.model_folder, config)
     report(facts, "\n".join(lines), following)

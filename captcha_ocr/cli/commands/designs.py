@@ -1,4 +1,4 @@
-"""The command for designs: design preview."""
+"""The commands for designs: design preview, list and find."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import DeclaredCommand, Given, takes
-from captcha_ocr.cli.wording import report
+from captcha_ocr.cli.options import FOLDER, DeclaredCommand, Given, takes
+from captcha_ocr.cli.wording import report, word_command
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.drawing import RANDOM, DrawingOptions
 from captcha_ocr.options.shared import ReportOptions
@@ -20,6 +20,9 @@ _ADVICE = {  # on what makes images illegible
     "clipped": "lower text.size, or raise text.spacing",
     "hidden": "weaken the operators",
 }
+_PICTURE = "docs/designs/{}.png"
+_WIDTH = 26  # characters of a column with names
+_NEAREST = 3  # designs that find names
 _MAX_PREVIEW = 600  # images on a sheet: it is then some 9,000 pixels high
 
 
@@ -31,9 +34,9 @@ class _PreviewCommand(Options):
 
 @main.group()
 def design() -> None:
-    """Try a design of captchas out (docs/designs.md).
+    """Try a design of captchas out, or find the one that some images have (docs/designs.md).
 
-    Example: captcha-ocr design preview mine.toml
+    Example: captcha-ocr design find my-captchas
     """
 
 
@@ -72,3 +75,50 @@ def preview(name: str, given: Given) -> None:
         "illegible": sum(reasons.values()),
     }
     report(facts, "; ".join(words), command_line("generate", "--design", name))
+
+
+@design.command(name="list", cls=DeclaredCommand)
+@takes(ReportOptions, "as_json")
+def list_designs(given: Given) -> None:
+    """List the named designs.
+
+    Example: captcha-ocr design list
+    """
+    with deferred():
+        from captcha_ocr.generation.designs.design import describe_design, design_names
+
+    looks = {name: describe_design(name) for name in design_names()}
+    rows = [
+        {"name": name, "look": look, "picture": _PICTURE.format(name)}
+        for name, look in looks.items()
+    ]
+    lines = [f"{name:{_WIDTH}}{look}" for name, look in looks.items()]
+    lines.append(f"{'pictures':{_WIDTH}}{_PICTURE.format('NAME')}")
+    report({"designs": rows}, "\n".join(lines), command_line("design", "preview", "NAME"))
+
+
+@design.command(cls=DeclaredCommand)
+@click.argument("folder", type=FOLDER)
+@takes(ReportOptions, "as_json")
+def find(folder: Path, given: Given) -> None:
+    """Tell which named designs the images of FOLDER look like.
+
+    Example: captcha-ocr design find my-captchas
+    """
+    with deferred():
+        from captcha_ocr.data.images import find_images
+        from captcha_ocr.experiments.adaptation import adapt_command
+        from captcha_ocr.generation.designs.design import describe_design
+        from captcha_ocr.generation.looks import NEAR, find_designs
+
+    nearest = find_designs(folder, find_images(folder).images)[:_NEAREST]
+    first = nearest[0]
+    lines = [
+        f"{name:{_WIDTH}}{distance:.2f}  {describe_design(name)}" for name, distance in nearest
+    ]
+    following = word_command(first.training)
+    if not first.is_near:
+        lines.insert(0, f"{folder}: no named design looks like it, since none is within {NEAR}:")
+        following = word_command(adapt_command(folder))
+    facts = {"found": first.is_near, "nearest": [design._asdict() for design in nearest]}
+    report(facts, "\n".join(lines), following)

@@ -129,7 +129,8 @@ class Texts:
 
     def write(self, rng: random.Random) -> str:
         """Draw a text, as it stands in the image, such as `A7KX` or `12+3=?`."""
-        return "".join(map(rng.choice, rng.choice(self.patterns)))
+        pattern = self.patterns[0] if len(self.patterns) == 1 else rng.choice(self.patterns)
+        return "".join(map(rng.choice, pattern))
 
 
 @dataclass(frozen=True)
@@ -384,6 +385,11 @@ def design_names() -> list[str]:
         for entry in _DESIGNS.iterdir()
         if entry.name.endswith(".toml")
     )
+
+
+def describe_design(name: str) -> str:
+    """Return in a line how a design of the package looks: the first comment in its file."""
+    return (_DESIGNS / f"{name}.toml").read_text("utf-8").splitlines()[0].removeprefix("# ")
 
 
 def read_document(name: str) -> dict[str, Any]:

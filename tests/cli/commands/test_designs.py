@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from captcha_ocr.generation.designs.design import design_names
+
 from ..conftest import invoke
 
 
@@ -62,3 +64,44 @@ def test_a_picture_that_cannot_be_written_is_named():
     result = invoke("design", "preview", "captcha", "--count", 1, "--out", "file/preview.png")
     assert result.exit_code == 1
     assert "file" in result.stderr
+
+
+def test_the_list_has_a_line_and_a_picture_for_each_named_design():
+    result = invoke("design", "list")
+    lines = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
+    assert [*lines] == [*design_names(), "pictures"]
+    assert lines["night"].startswith("Light digits on a dark ground")
+    rows = json.loads(invoke("design", "list", "--json").stdout)["designs"]
+    assert [row["name"] for row in rows] == design_names()
+    assert {row["name"]: row["look"] for row in rows} == {
+        name: lines[name] for name in design_names()
+    }
+    assert rows[0]["picture"] == lines["pictures"].replace("NAME", rows[0]["name"])
+
+
+def test_the_design_of_a_folder_is_found_with_the_command_that_trains_on_it(tmp_path):
+    options = ("--count", 20, "--seed", 3, "--workers", 1)
+    invoke("generate", "--design", "night", "--out", tmp_path / "night", *options)
+    result = invoke("design", "find", tmp_path / "night")
+    assert result.stdout.startswith("night ")
+    assert "train --draw night --preset finetune" in result.stderr
+    facts = json.loads(invoke("design", "find", tmp_path / "night", "--json").stdout)
+    assert (facts["found"], len(facts["nearest"])) == (True, 3)
+    inspected = invoke("inspect", tmp_path / "night", "--out", tmp_path / "seen", "--workers", 1)
+    assert "train --draw night --preset finetune" in inspected.stdout
+
+
+def test_a_folder_of_no_named_design_is_told_so(tmp_path):
+    for number in range(9):
+        Image.effect_noise((300, 300), 90 + number).save(tmp_path / f"{number}.png")
+    result = invoke("design", "find", tmp_path)
+    assert result.stdout.startswith(f"{tmp_path}: no named design")
+    assert f"adapt {tmp_path}" in result.stderr
+    inspected = invoke("inspect", tmp_path, "--out", tmp_path.parent / "seen", "--json")
+    assert json.loads(inspected.stdout)["looks_like"] is None
+
+
+def test_a_folder_without_an_image_has_no_design(tmp_path):
+    result = invoke("design", "find", tmp_path)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert str(tmp_path) in result.stderr
