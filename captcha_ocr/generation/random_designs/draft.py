@@ -184,6 +184,7 @@ _PATTERNS = (
         lambda draft: {
             "count": draft.whole_part(4, 20),
             "size": draft.rng.choice((8, 12, 18)),
+            **draft.pick(0.85, {}, {"letters": "*"}),
             **mark_fields(draft, behind=0.9, faint=True, items=True),
         },
     ),
@@ -222,6 +223,15 @@ def add_under(draft: DesignDraft) -> None:
                     **look,
                 },
             ),
+            Chance(  # as dark as the text
+                "shadow",
+                0.03,
+                lambda draft: {
+                    **shift,
+                    "blur": draft.number(1, 3),
+                    "opacity": draft.number(0.7, 1),
+                },
+            ),
             Chance("extrusion", 0.03, lambda draft: shift | look),
             Chance("glow", 0.02, lambda draft: {"opacity": draft.number(0.4, 0.9), **look}),
             Chance("halo", 0.03, lambda draft: {"width": draft.number(1, 2), **look}),
@@ -231,6 +241,7 @@ def add_under(draft: DesignDraft) -> None:
                 plates,
                 lambda draft: {
                     "margin": rng.randint(1, 5),
+                    "shape": rng.choice(("box", "ellipse")),
                     **look,
                     "per_glyph": draft.chance(0.7),
                 },
@@ -281,7 +292,13 @@ def _draw_lines(draft: DesignDraft) -> Document:
     }
     if draft.chance(0.05):
         fields["beads"] = draft.number(3, 8)
-    return {**fields, **mark_fields(draft, behind=0.3, items=True)}
+    fields |= mark_fields(draft, behind=0.3, items=True)
+    if draft.chance(0.08):
+        short = {"path": "straight", "length": draft.part(5, 40), "count": draft.whole_part(8, 50)}
+        fields |= short | {"width": draft.part(0.5, 2)}
+    if fields["behind"] and draft.chance(0.2):
+        fields["width"] = draft.part(5, 12)
+    return fields
 
 
 _MARKS = (
@@ -292,7 +309,9 @@ _MARKS = (
         lambda draft: {
             "ring": draft.pick(0.6, 0, 1),
             "count": draft.whole_part(4, 30),
-            "radius": draft.part(1, 5),
+            "radius": draft.part(*draft.pick(0.85, (1, 5), (3, 16))),
+            "flatness": draft.pick(0.7, 1, draft.number(1, 4)),
+            "shape": draft.pick(0.85, "ellipse", "box"),
             **mark_fields(draft, behind=0.3, items=True),
         },
     ),
@@ -326,7 +345,7 @@ def add_marks(draft: DesignDraft) -> None:
 def _draw_sine(draft: DesignDraft) -> Document:
     wavelength = draft.number(*draft.pick(0.7, (40, 300), (18, 40)))
     # A short wave with a high amplitude tears strokes apart.
-    amplitude = round(min(draft.number(3, 8), wavelength / 14), 1)
+    amplitude = round(min(draft.number(3, 12), wavelength / 14), 1)
     return {"x": [0, amplitude], "y": [0, amplitude], "wavelength": wavelength}
 
 
@@ -334,6 +353,11 @@ WARP_CHANCES = (
     Chance("sine", 0.22, _draw_sine),
     Chance("elastic", 0.14, lambda draft: {"sigma": draft.number(0.8, 2.6)}),
     Chance("lens", 0.03, lambda draft: {"strength": draft.part(-0.3, 0.35)}),
+    Chance(
+        "lens",
+        0.02,
+        lambda draft: {"strength": draft.number(0.2, 0.5), "width": draft.number(0.2, 0.7)},
+    ),
     Chance("swirl", 0.03, lambda draft: {"angle": draft.part(-25, 25)}),
     Chance("turn", 0.04, lambda draft: {"angle": draft.part(-12, 12)}, disturbs=False),
     Chance(

@@ -44,6 +44,7 @@ _ALPHABETS = {  # weights
     ARITHMETIC: 5,
 }
 _SPACINGS = {
+    "joined": (-0.3, -0.12),
     "touching": (-0.2, -0.02),
     "normal": (0.0, 0.15),
     "wide": (0.15, 0.6),
@@ -153,8 +154,10 @@ def _add_canvas(draft: DesignDraft) -> None:
     capital = draft.number(1.0, 1.15) if draft.disturbs(0.05) else draft.number(_SMALLEST, 0.9)
     size = capital * HEIGHT / _CAPITAL
     length = int(str(text.get("length", 6)).rpartition("-")[2])
-    kind = rng.choices([*_SPACINGS], (0.30 * min(1, draft.disturb), 0.25, 0.2, 0.25))[0]
+    closeness = min(1, draft.disturb)
+    kind = rng.choices([*_SPACINGS], (0.08 * closeness, 0.27 * closeness, 0.25, 0.2, 0.25))[0]
     text |= {"spacing": draft.part(*_SPACINGS[kind]), "spread": kind == "spread"}
+    text["advance"] = draft.chance(0.2)
     needed = length * size * _ADVANCE * (1.1 + max(0.0, sum(text["spacing"]) / 2))
     # Most canvases are two to four times as wide as high: a long text is written smaller.
     widest = min(MAX_WIDTH, HEIGHT * draft.rng.triangular(1.5, 6, 2.5))
@@ -164,12 +167,14 @@ def _add_canvas(draft: DesignDraft) -> None:
     text["size"] = [round(size, 1)] * 2
     if draft.disturbs(0.1):
         text["overflow"] = "clip"
+        text["indent"] = draft.number(-0.3, 0)
     if draft.chance(0.06):
         text["blanks"] = draft.number(0.1, 0.5)
     if kind != "spread" and draft.chance(0.4):
         canvas |= {"width": "text", "padding": rng.randint(1, 24)}
     else:
-        canvas["width"] = round(min(MAX_WIDTH, max(_MIN_WIDTH, needed * draft.number(1.0, 1.4))))
+        room = draft.number(*draft.pick(0.85, (1.0, 1.4), (1.4, 3.0)))
+        canvas["width"] = round(min(MAX_WIDTH, max(_MIN_WIDTH, needed * room)))
     for axis in ("x", "y"):
         if draft.chance(0.4):
             text[axis] = [0, 1] if draft.chance(0.5) else draft.number(0, 1)
@@ -270,7 +275,7 @@ _SHAPES = (
     Chance(
         "scale",
         0.5,
-        lambda draft: {"factor": _around(1, draft.pick(0.5, 0.05, 0.18))},
+        lambda draft: {"factor": _around(1, draft.rng.choice((0.05, 0.05, 0.18, 0.35)))},
         disturbs=False,
     ),
     Chance(
@@ -322,7 +327,7 @@ _STROKES = (
             "angle": draft.rng.choice((0, 0, 45, 90)),
         },
     ),
-    Chance("dotted", 0.03, lambda draft: {**_draw_share(draft), "pitch": draft.rng.randint(3, 4)}),
+    Chance("dotted", 0.04, lambda draft: {**_draw_share(draft), "pitch": draft.rng.randint(3, 6)}),
 )
 
 
