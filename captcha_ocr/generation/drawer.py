@@ -176,11 +176,16 @@ class Drawer:
         else:
             self.faces = choose_faces(self._options.fonts, plan.charset, self._design)
         self._face_named = index_by_name(self.faces)
+        self._paths = [face.path for face in self.faces]
+        families: dict[str, list[Face]] = {}
+        for face in self.faces:
+            families.setdefault(face.family, []).append(face)
+        self._families = list(families.values())
         if self._options.renderer == "package":
             self._package = PackageRenderer(
                 name,
                 (plan.width, plan.height),
-                [face.path for face in self.faces],
+                self._paths,
                 self._options.font_sizes,
             )
         # Not a cache of the class, which would keep every drawer.
@@ -203,8 +208,7 @@ class Drawer:
         return json.dumps(design.document | {"number": number, "fonts": fonts}, sort_keys=True)
 
     def _try_to_draw(self, design: Design, index: int, tries: int) -> Drawn:
-        faces = [self._face_named[name] for name in design.faces] or self.faces
-        paths = [face.path for face in faces]
+        paths = [self._face_named[name].path for name in design.faces] or self._paths
         for number in range(tries):
             seed = f"captcha-ocr {self._options.seed} {index}"
             rng = random.Random(f"{seed} {number}" if number else seed)
@@ -223,14 +227,11 @@ class Drawer:
     def _find_random_design(self, number: int) -> tuple[Design, Drawn]:
         """Draw random designs until one gives an image that can be read; return both."""
         options = self._options
-        families: dict[str, list[Face]] = {}
-        for face in self.faces:
-            families.setdefault(face.family, []).append(face)
         charset = options.charset and self._plan.charset
         for attempt in range(TRIES):
             rng = random.Random(f"captcha-ocr {options.seed} design {number} {attempt}")
             document = draw_design(
-                rng, list(families.values()), options.level or "mixed", charset, options.lengths
+                rng, self._families, options.level or "mixed", charset, options.lengths
             )
             design = parse_design(document, options.design)
             drawn = self._try_to_draw(design, number, 1)

@@ -6,10 +6,10 @@ import os
 import random
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -18,6 +18,7 @@ from captcha_ocr.errors import UsageError, check, is_int
 from captcha_ocr.generation.operators import glyphs, marks, whole_image
 from captcha_ocr.generation.operators.registry import (
     OPERATORS,
+    Always,
     Color,
     Draw,
     Flag,
@@ -112,7 +113,16 @@ class Step:
 
     def values(self, rng: random.Random) -> dict[str, Any]:
         """Draw a value for each field of the operator."""
-        return {name: draw(rng) for name, draw in self.draws.items()}
+        fixed, varying = self._parts
+        return {**fixed, **{name: draw(rng) for name, draw in varying}}
+
+    @cached_property
+    def _parts(self) -> tuple[dict[str, Any], list[tuple[str, Draw]]]:
+        """The values that are always the same, and what draws the others."""
+        fixed = {
+            name: draw.args[0] for name, draw in self.draws.items() if isinstance(draw, Always)
+        }
+        return fixed, [item for item in self.draws.items() if item[0] not in fixed]
 
 
 @dataclass(frozen=True)
@@ -205,15 +215,11 @@ def parse_design(document: Mapping[str, Any], name: str) -> Design:
         _check_names(fields, SECTIONS[section], f"{name}: [{section}]", "field")
     canvas, text, fonts = sections.values()
     redraw = document.get("redraw_illegible", True)
-    check(
-        isinstance(redraw, bool),
-        f"{name}: redraw_illegible must be true or false, not {show(redraw)}",
-    )
+    if not isinstance(redraw, bool):
+        raise UsageError(f"{name}: redraw_illegible must be true or false, not {show(redraw)}")
     number = document.get("number", 0)
-    check(
-        is_int(number, 0, _MAX_NUMBER),
-        f"{name}: number must be 0 to {_MAX_NUMBER:,}, not {show(number)}",
-    )
+    if not is_int(number, 0, _MAX_NUMBER):
+        raise UsageError(f"{name}: number must be 0 to {_MAX_NUMBER:,}, not {show(number)}")
     return Design(
         name=name,
         document=dict(document),
@@ -247,17 +253,18 @@ def _parse_steps(operators: Any, name: str) -> list[Step]:
     steps = []
     for number, fields in enumerate(operators, 1):
         place = f"{name}: operator {number}"
-        check(isinstance(fields, Mapping), f"{place} must be a table: [[operators]]")
+        # A dict is tested first, since that is quicker.
+        check(isinstance(fields, (dict, Mapping)), f"{place} must be a table: [[operators]]")
         kind = fields.get("kind")
         check(isinstance(kind, str), f'{place} has no kind, such as kind = "lines"')
-        _check_names([kind], list(OPERATORS), place, "kind")
+        _check_names([kind], OPERATORS, place, "kind")
         operator, place = OPERATORS[kind], f"{place} ({kind})"
         shares = {"probability": fields.get("probability", 1)}
         if operator.stage in _GLYPH_STAGES:
             shares["glyph_probability"] = fields.get("glyph_probability", 1)
         elif "glyph_probability" in fields:
             raise UsageError(f"{place}.glyph_probability is for operators on single glyphs")
-        _check_names(fields, ["kind", *shares, *operator.fields], place, "field")
+        _check_names(fields, {"kind": None, **shares, **operator.fields}, place, "field")
         for share, probability in shares.items():
             if not _PROBABILITY.holds(probability):
                 raise UsageError(
@@ -288,10 +295,11 @@ def parse_faces(fonts: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], t
     The hash is empty where it does not matter.
     """
     faces = fonts.get("faces", [])
-    check(
-        isinstance(faces, (list, tuple)) and all(isinstance(face, str) for face in faces),
-        f'{name}: fonts.faces must be a list of names such as "DejaVuSans.ttf", not {show(faces)}',
-    )
+    if not (isinstance(faces, (list, tuple)) and all(isinstance(face, str) for face in faces)):
+        raise UsageError(
+            f'{name}: fonts.faces must be a list of names such as "DejaVuSans.ttf", not'
+            f" {show(faces)}"
+        )
     digests = fonts.get("sha256", [""] * len(faces))
     check(
         isinstance(digests, (list, tuple))
@@ -304,10 +312,8 @@ def parse_faces(fonts: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], t
 
 def _parse_texts(text: Mapping[str, Any], name: str) -> Texts:
     arithmetic, patterns = text.get("arithmetic", False), text.get("pattern")
-    check(
-        isinstance(arithmetic, bool),
-        f"{name}: text.arithmetic must be true or false, not {show(arithmetic)}",
-    )
+    if not isinstance(arithmetic, bool):
+        raise UsageError(f"{name}: text.arithmetic must be true or false, not {show(arithmetic)}")
     if arithmetic or patterns is not None:
         used = "text.arithmetic = true" if arithmetic else "text.pattern"
         for field in _OF_CHARACTERS:
@@ -315,16 +321,20 @@ def _parse_texts(text: Mapping[str, Any], name: str) -> Texts:
         return _parse_patterns(_SUMS if arithmetic else patterns, f"{name}: text.pattern")
     charset = _parse_charset(text.get("charset", "upper-alnum"), f"{name}: text.charset")
     often, length = text.get("often", ""), text.get("length", 4)
-    check(isinstance(often, str), f"{name}: text.often must be characters, not {show(often)}")
+    if not isinstance(often, str):
+        raise UsageError(f"{name}: text.often must be characters, not {show(often)}")
     times, frequent = dict.fromkeys(split_characters(charset), 1), split_characters(often)
     unknown = "".join(symbol for symbol in frequent if symbol not in times)
-    check(not unknown, f"{name}: text.often has {show(unknown)}, which text.charset does not have")
+    if unknown:
+        raise UsageError(
+            f"{name}: text.often has {show(unknown)}, which text.charset does not have"
+        )
     times |= dict.fromkeys(frequent, OFTEN)
-    check(
-        isinstance(length, str) or is_int(length, 0, 10**6),
-        f"{name}: text.length must be a number such as 4 or a string such as "
-        f'"4-6", not {show(length)}',
-    )
+    if not (isinstance(length, str) or is_int(length, 0, 10**6)):
+        raise UsageError(
+            f"{name}: text.length must be a number such as 4 or a string such as "
+            f'"4-6", not {show(length)}'
+        )
     try:
         lengths = Lengths.parse(str(length))
     except UsageError as error:
@@ -337,11 +347,16 @@ def _parse_texts(text: Mapping[str, Any], name: str) -> Texts:
 def _parse_patterns(patterns: Any, place: str) -> Texts:
     """Read patterns: characters that stand for themselves, and alphabets in brackets."""
     patterns = [patterns] if isinstance(patterns, str) else patterns
-    check(
-        isinstance(patterns, (list, tuple)) and len(patterns) > 0 and all(map(_is_text, patterns)),
-        f'{place} must be a text such as "[1-9][-+*/][0-9]=?", or a list of such texts, not'
-        f" {show(patterns)}",
-    )
+    if not (isinstance(patterns, (list, tuple)) and patterns and all(map(_is_text, patterns))):
+        raise UsageError(
+            f'{place} must be a text such as "[1-9][-+*/][0-9]=?", or a list of such texts, not'
+            f" {show(patterns)}"
+        )
+    return _read_patterns(tuple(patterns), place)
+
+
+@lru_cache(maxsize=64)  # arithmetic alone has hundreds of patterns, each time the same ones
+def _read_patterns(patterns: tuple[str, ...], place: str) -> Texts:
     known = {piece: _symbols_of(piece, place) for piece in _PIECE.findall("".join(patterns))}
     parsed = tuple(tuple(map(known.__getitem__, _PIECE.findall(text))) for text in patterns)
     lengths = Lengths(min(map(len, parsed)), max(map(len, parsed)))
@@ -360,21 +375,26 @@ def _symbols_of(piece: str, place: str) -> tuple[str, ...]:
 
 
 def _parse_charset(charset: Any, place: str) -> str:
-    named = in_words([*NAMED_ALPHABETS])
-    check(_is_text(charset), f"{place} must be characters or one of {named}")
+    if not _is_text(charset):
+        raise UsageError(f"{place} must be characters or one of {in_words([*NAMED_ALPHABETS])}")
     try:
-        characters = Charset(resolve_alphabet(charset)).characters
+        characters = _resolve(charset)
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from None
     check(" " not in characters, f"{place} has a space, which cannot be drawn")
     return characters
 
 
-def _check_names(given: Any, known: Sequence[str], place: str, what: str) -> None:
+@lru_cache(maxsize=4096)
+def _resolve(charset: str) -> str:
+    return Charset(resolve_alphabet(charset)).characters
+
+
+def _check_names(given: Any, known: Collection[str], place: str, what: str) -> None:
     for name in given:
         if name not in known:
             nearest = difflib.get_close_matches(str(name), known, 1)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"there are {in_words(known)}"
+            hint = f"did you mean {nearest[0]}?" if nearest else f"there are {in_words([*known])}"
             raise UsageError(f"{place}: unknown {what} {show(name)}; {hint}")
 
 

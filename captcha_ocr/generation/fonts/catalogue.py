@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ class Face(Glyphs):
     name: str
     sha256: str
 
-    @property
+    @cached_property
     def is_unicase(self) -> bool:
         """Whether the face draws capitals for small letters."""
         twins = (pair[0].lower() == pair[1].lower() for pair in self.look_alikes)

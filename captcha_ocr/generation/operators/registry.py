@@ -35,8 +35,16 @@ class Once(partial[Any]):
     """What draws a value that is the same for all glyphs of an image: see `settle`."""
 
 
+class Always(partial[Any]):
+    """What draws always the same value, its first argument."""
+
+
 def _always(value: Any) -> Draw:
-    return lambda rng: value
+    return Always(_first, value)
+
+
+def _first(value: Any, rng: random.Random) -> Any:
+    return value
 
 
 def settle(draws: Mapping[str, Draw], rng: random.Random) -> dict[str, Draw]:
@@ -64,7 +72,9 @@ class Kind(ABC):
 
     def parse(self, value: Any, field: str) -> Draw:
         """Like `parse_choice`, but also take {once = ...}, which is drawn once for an image."""
-        if not (isinstance(value, dict) and "once" in value):
+        if not isinstance(value, dict):
+            return self.parse_one(value, field)
+        if "once" not in value:
             return self.parse_choice(value, field)
         if len(value) > 1:
             raise UsageError(f"{field}: once must be alone, not {show(value)}")
@@ -119,12 +129,8 @@ class Number(Kind):
 
     def holds(self, value: Any) -> bool:
         """Tell whether a value is a number within the limits."""
-        types = (int,) if self.whole else (int, float)
-        return (
-            isinstance(value, types)
-            and not isinstance(value, bool)
-            and self.low <= value <= self.high
-        )
+        is_number = type(value) is int or (type(value) is float and not self.whole)
+        return is_number and self.low <= value <= self.high
 
     @property
     def limits(self) -> str:
