@@ -19,8 +19,10 @@ _Heights = NDArray[np.float64]  # shifts of y in shares of the font size; positi
 
 @operator("shape", angle=Number(-180, 180, (-15, 15), "degrees"))
 def rotation(rng: random.Random, angle: float) -> Matrix:
-    """Turn each glyph, counterclockwise."""
-    cosine, sine = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    """Turn each glyph, counterclockwise, by whole degrees."""
+    # So there are few turned glyphs, which are kept.
+    turn = math.radians(round(angle))
+    cosine, sine = math.cos(turn), math.sin(turn)
     return cosine, sine, -sine, cosine  # y points down
 
 
@@ -204,7 +206,7 @@ def plate(text: Mask, rng: random.Random, margin: int, shape: str) -> Mask:
         box = [left - margin, top - margin, right + margin - 1, bottom + margin - 1]
         draw = ImageDraw.Draw(image)
         (draw.rectangle if shape == "box" else draw.ellipse)(box, fill=255)
-    return np.asarray(image)
+    return mask_of(image)
 
 
 @operator(
@@ -221,7 +223,12 @@ def strokes(text: Mask, rng: random.Random, count: int, width: int) -> Mask:
         if rng.random() < 0.5:
             x, y = (rng.uniform(left, right), rng.uniform(left, right)), (top, bottom)
         ImageDraw.Draw(image).line([*zip(x, y, strict=True)], fill=255, width=width)
-    return np.asarray(image)
+    return mask_of(image)
+
+
+def mask_of(image: Image.Image) -> Mask:
+    """Return the mask (height, width) of an image in mode L, quicker than numpy.asarray."""
+    return np.frombuffer(image.tobytes(), np.uint8).reshape(image.height, image.width)
 
 
 @operator("under", sigma=Number(0.5, 20, (1.5, 4), "pixels"), share=Number(0, 1, (0.1, 0.4)))
@@ -297,4 +304,4 @@ def shifted(mask: Mask, x: int, y: int) -> Mask:
 
 def blurred(mask: Mask, sigma: float) -> Mask:
     """Return a mask blurred by a Gaussian."""
-    return np.asarray(Image.fromarray(mask).filter(ImageFilter.GaussianBlur(sigma)))
+    return mask_of(Image.fromarray(mask).filter(ImageFilter.GaussianBlur(sigma)))

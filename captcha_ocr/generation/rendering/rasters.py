@@ -3,12 +3,12 @@
 from functools import lru_cache
 from typing import NamedTuple
 
-from PIL import Image, ImageFont
+from PIL import Image, ImageDraw, ImageFont
 
 _KEPT_FONTS, _KEPT_GLYPHS = 512, 50_000  # in each process: up to 130 MB of glyphs
-# The sizes in which glyphs are drawn if their size comes from a range; they are then shrunk. One
-# size for most keeps FreeType's part small where there are hundreds of fonts.
-LADDER = (80, 160, 320, 640)
+# The sizes in which glyphs are drawn if their size comes from a range; they are then shrunk. Two
+# sizes for most keep FreeType's part small where there are hundreds of fonts.
+LADDER = (40, 80, 160, 320, 640)
 
 
 class Raster(NamedTuple):
@@ -32,12 +32,13 @@ load_font = lru_cache(maxsize=_KEPT_FONTS)(ImageFont.truetype)  # (path, size in
 def raster(path: str, size: int, character: str, margin: int = 0) -> Raster:
     """Draw a character with its combining marks, and a margin of pixels around its ink."""
     font = load_font(path, size)
-    ink, (left, top) = font.getmask2(character, "L", anchor="ls")
-    ascent, box, advance = font.getmetrics()[0], ink.getbbox(), font.getlength(character)
+    left, top, right, bottom = font.getbbox(character, anchor="ls")
+    image = Image.new("L", (int(right - left), int(bottom - top)))
+    ImageDraw.Draw(image).text((-left, -top), character, 255, font, anchor="ls")
+    ascent, box, advance = font.getmetrics()[0], image.getbbox(), font.getlength(character)
     if box is None:
         return Raster(Image.new("L", (0, 0)), (0, 0), (round(advance) + 1, ascent + 1), advance)
-    cell = int(left) + ink.size[0] + 1, ascent + int(top) + ink.size[1] + 1
+    cell = int(right) + 1, ascent + int(bottom) + 1
     middle = left + (box[0] + box[2]) / 2, top + (box[1] + box[3]) / 2
     sides = box[0] - margin, box[1] - margin, box[2] + margin, box[3] + margin
-    image = Image.frombytes("L", ink.size, bytes(ink)).crop(sides)
-    return Raster(image, middle, cell, advance)
+    return Raster(image.crop(sides), middle, cell, advance)

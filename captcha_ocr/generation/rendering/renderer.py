@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from captcha_ocr.data.images import LUMINANCE
-from captcha_ocr.errors import check
+from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import Design, Step
 from captcha_ocr.generation.operators.registry import RGB, Area, Mask, Pixels
 from captcha_ocr.generation.rendering.typesetting import Glyph, Typesetter, knock_out
@@ -55,17 +55,15 @@ class _Scene:
     def __init__(self, design: Design, faces: Sequence[str], rng: random.Random) -> None:
         design = design.for_image(rng)
         self.design, self.rng = design, rng
-        active = [
-            step
-            for step in design.steps
-            if step.probability >= 1 or rng.random() < step.probability
-        ]
         self.steps: defaultdict[str, list[Step]] = defaultdict(list)
-        for step in active:
-            self.steps[step.operator.stage].append(step)
-        self.plan = [
-            (step, step.values(rng)) for step in active if step.operator.stage in _IMAGE_STAGES
-        ]
+        self.plan: list[tuple[Step, dict[str, Any]]] = []
+        for step in design.steps:
+            if step.probability < 1 and rng.random() >= step.probability:
+                continue
+            stage = step.operator.stage
+            self.steps[stage].append(step)
+            if stage in _IMAGE_STAGES:
+                self.plan.append((step, step.values(rng)))
         self.typesetter = Typesetter(design, faces, self.steps, rng)
         # The words for colours; any other colour stands for itself.
         self.palette: dict[Any, Any] = {"canvas": design.canvas["color"](rng)}
@@ -80,11 +78,11 @@ class _Scene:
             others = [fields["color"](self.rng) for _ in text[1:]]
             colors[1:] = [self.palette.get(color, color) for color in others]
         placed, wide, height = self.typesetter.set_text(text, colors, width, height)
-        check(
-            height * wide <= MAX_AREA,
-            f"an image has {wide:,} by {height:,} pixels, more than {MAX_AREA:,}; lower"
-            " canvas.width, canvas.height, canvas.padding, text.size or text.length",
-        )
+        if height * wide > MAX_AREA:
+            raise UsageError(
+                f"an image has {wide:,} by {height:,} pixels, more than {MAX_AREA:,}; lower"
+                " canvas.width, canvas.height, canvas.padding, text.size or text.length"
+            )
         middles = [glyph.center for glyph in placed]
         area = Area(height, wide, len(text), self.typesetter.faces[0], middles)
         image = Image.new("RGB", (wide, height), self.palette["canvas"])
@@ -102,7 +100,8 @@ class _Scene:
             else:  # squeezed, as by the captcha package
                 image = image.resize((width, height))
                 middles = [(x * width / wide, y) for x, y in middles]
-                owners = owners[:, (np.arange(width) * 2 + 1) * wide // (2 * width)]
+                if ink:
+                    owners = owners[:, (np.arange(width) * 2 + 1) * wide // (2 * width)]
                 ink = [int(count * width / wide) for count in ink]
         area = area._replace(width=image.width, middles=middles)
         return self.finish(np.array(image), owners, ink, area)
@@ -158,7 +157,8 @@ class _Scene:
         owners, ink = np.zeros((height, width), np.uint8), []
         opacity = 1 if self.typesetter.gain else self.typesetter.opacity
         for number, (whole, glyph, color) in enumerate(zip(placed, shown, colors, strict=True), 1):
-            _paint(image, glyph.colors or color, glyph.image, opacity, (glyph.left, glyph.top))
+            source = glyph.image if glyph.is_colored else color
+            _paint(image, source, glyph.image, opacity, (glyph.left, glyph.top))
             if self.design.redraw_illegible:
                 inked, (where, part) = glyph.mask >= _INK, glyph.window(height, width)
                 owners[where][inked[part]] = number
@@ -169,7 +169,7 @@ class _Scene:
         self, pixels: Pixels, owners: Mask, ink: list[int], area: Area
     ) -> tuple[Pixels, str | None]:
         """Put the image through the operators for whole images, and tell whether it can be read."""
-        inverted = np.zeros_like(owners)
+        inverted: Any = 0  # a mask, once there is an inversion
         for step, values in self.plan:
             function, stage = step.operator.function, step.operator.stage
             if stage == "pixels":
@@ -183,10 +183,10 @@ class _Scene:
             elif stage == "warp":
                 places = find_sources(function(area, self.rng, **values))
                 pixels, owners = warp(pixels, places), warp_nearest(owners, places)
-                inverted = warp_nearest(inverted, places) if inverted.any() else inverted
+                inverted = warp_nearest(inverted, places) if np.ndim(inverted) else inverted
         if not self.design.redraw_illegible:
             return pixels, None
-        upright = pixels ^ inverted[..., None] if inverted.any() else pixels
+        upright = pixels ^ inverted[..., None] if np.ndim(inverted) else pixels
         return pixels, why_illegible(upright, owners, ink)
 
 
@@ -205,14 +205,15 @@ def _paint(
 
 def blend(pixels: Pixels, color: RGB, mask: Mask, opacity: float) -> None:
     """Cover pixels (height, width, 3) by a mask (height, width) of a colour, in place."""
-    where = np.flatnonzero(mask != 0)
-    if len(where) < mask.size // 4:
-        flat, coverage = pixels.reshape(-1, 3), mask.ravel()[where]
-        if opacity == 1 and (coverage == 255).all():
+    if np.count_nonzero(mask) < mask.size // 4:
+        covered, flat = mask.ravel(), pixels.reshape(-1, 3)
+        where = (covered != 0).nonzero()[0]
+        coverage = covered[where]
+        if opacity == 1 and coverage.min(initial=255) == 255:
             flat[where] = color
         else:
             share = (coverage * np.float32(opacity)).astype(np.uint8)
-            flat[where] = _mix(flat[where], np.array(color, np.uint16), share[:, None])
+            flat[where] = _mix(flat.take(where, 0), np.array(color, np.uint16), share[:, None])
     else:  # whole rows, since numpy is slow where its innermost loop has three steps
         rows = pixels.reshape(len(pixels), -1)
         over = np.tile(np.array(color, np.uint16), mask.shape[1])
@@ -253,9 +254,10 @@ def warp(pixels: Pixels, places: NDArray[np.int64]) -> Pixels:
     mixed = numbers.take(first) * (256 - 16 * (down + across) + both)
     for step, weight in ((1, 16 * across - both), (width, 16 * down - both), (width + 1, both)):
         mixed += numbers[step:].take(first) * weight
-    sampled, parts = np.empty_like(pixels), mixed.view(np.uint16).reshape(height, width, 4)
+    sampled = np.empty_like(pixels)
+    high = mixed.astype("<i8", copy=False).view(np.uint8)[:, 1::2]  # the higher of two bytes
     for channel in range(channels):
-        sampled[..., channel] = parts[..., channel] >> 8
+        sampled[..., channel] = high[:, channel::4]
     return sampled
 
 
@@ -275,25 +277,28 @@ def why_illegible(pixels: Pixels, owners: Mask, ink: Sequence[int]) -> str | Non
     for number, total in enumerate(ink, 1):
         if np.count_nonzero(owners == number) < max(_MIN_STROKE, _MIN_INK_LEFT * total):
             return "clipped"
-    pixels, owners = pixels[::_STEP, ::_STEP], owners[::_STEP, ::_STEP]
+    owners = np.ascontiguousarray(owners[::_STEP, ::_STEP])
     # (glyphs, height, width)
     own = owners == np.arange(1, len(ink) + 1, dtype=np.uint8)[:, None, None]
     around = _reach(own.any(2))[:, :, None] & _reach(own.any(1))[:, None, :] & (owners == 0)
-    own, around = own.reshape(len(ink), -1), around.reshape(len(ink), -1)
-    counts = np.stack([_count(own), _count(around)])
+    where = np.concatenate([own, around]).reshape(2 * len(ink), -1)
+    counts = _count(where)
     if not counts.all():
         return "hidden"
-    colors = pixels.reshape(-1, 3).astype(np.float32)
-    pairs = zip((own, around), counts, strict=True)
-    middle, base = (where.astype(np.float32) @ colors / total[:, None] for where, total in pairs)
+    # By channels, since a matrix times a vector is quicker than times a narrow matrix.
+    colors = pixels[::_STEP, ::_STEP].transpose(2, 0, 1).reshape(3, -1).astype(np.float32)
+    weights = where.astype(np.float32)
+    sums = np.stack([weights @ channel for channel in colors], 1)
+    means = sums / counts[:, None].astype(np.float32)
+    middle, base = means[: len(ink)], means[len(ink) :]
     difference = middle - base
     close = (difference**2).sum(1) < _MIN_COLOR_GAP**2
     if (close & (abs(difference @ _LUMINANCE) < _MIN_GAP)).any():
         return "contrast"
     # Whether each pixel is nearer to the glyph's colour than to its surroundings'.
     half = ((middle + base) * difference).sum(1) / 2
-    like = difference @ colors.T > half[:, None]
-    wrong = np.stack([_count(own & ~like), _count(around & like)])
+    like = difference @ colors > half[:, None]
+    wrong = _count(where & np.concatenate([~like, like]))
     return "hidden" if (wrong > _MAX_CONFUSED * counts).any() else None
 
 

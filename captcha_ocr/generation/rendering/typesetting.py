@@ -14,27 +14,28 @@ from PIL import Image
 from captcha_ocr.data.images import LUMINANCE
 from captcha_ocr.errors import check
 from captcha_ocr.generation.designs.design import Design, Step
-from captcha_ocr.generation.operators.glyphs import Matrix
+from captcha_ocr.generation.operators.glyphs import Matrix, mask_of
 from captcha_ocr.generation.operators.registry import RGB, Mask
-from captcha_ocr.generation.rendering.rasters import LADDER, Raster, raster
+from captcha_ocr.generation.rendering.rasters import LADDER, raster
 from captcha_ocr.options.drawing import MIN_SIDE
 
-_LUMINANCE = np.rint(65536 * np.array(LUMINANCE)).astype(int)  # as Pillow computes
+_LUMINANCE = np.rint(65536 * np.array(LUMINANCE)).astype(np.float32)  # as Pillow computes
 _MIN_FACTOR, _MAX_GLYPH = 1e-4, 10_000  # _MAX_GLYPH: pixels of a side
+_KEPT_SHAPES = 8192  # in each process: the look of the captcha package has 6,588, in 13 MB
+_Ink = tuple[str, int, str, int]  # what `raster` takes
 
 
 class Glyph(NamedTuple):
     """A glyph.
 
-    image: its coverage, in mode L; of a blank as wide and without a height. middle: of the image,
-    in pixels below the baseline. colors: of its pixels; None if one colour is all it has. pen: the
-    pixels from its middle back to the pen's place, and from there to that of the next glyph. left,
-    top: its place on the canvas in pixels, once it has one.
+    image: its coverage, in mode L, or if its pixels have colours of their own these and the
+    coverage, in mode RGBA; of a blank as wide and without a height. middle: of the image, in pixels
+    below the baseline. pen: the pixels from its middle back to the pen's place, and from there to
+    that of the next glyph. left, top: its place on the canvas in pixels, once it has one.
     """
 
     image: Image.Image
     middle: float
-    colors: Image.Image | None = None
     pen: tuple[float, float] = (0, 0)
     left: int = 0
     top: int = 0
@@ -45,9 +46,14 @@ class Glyph(NamedTuple):
         return self.left + self.image.width / 2, self.top + self.image.height / 2
 
     @property
+    def is_colored(self) -> bool:
+        """Whether its pixels have colours of their own."""
+        return self.image.mode == "RGBA"
+
+    @property
     def mask(self) -> Mask:
         """The glyph's coverage (height, width)."""
-        return np.asarray(self.image)
+        return np.asarray(self.image)[..., 3] if self.is_colored else mask_of(self.image)
 
     def window(self, height: int, width: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
         """Return the glyph's rows and columns on the canvas, and those of its mask there."""
@@ -80,17 +86,17 @@ class Typesetter:
         """Draw the value of a field of [text]."""
         return self.text[name](self.rng)
 
-    def _draw_ink(self, character: str) -> tuple[Raster, float]:
-        """Draw a character in a random font and size.
+    def _choose_ink(self, character: str) -> tuple[_Ink, float]:
+        """Return a character in a random font and size, for `raster`.
 
         Return the factor, too, by which it is still to be scaled.
         """
         face = self.faces[int(self.rng.random() * len(self.faces))]
         size = self.value("size")
         if isinstance(size, int):
-            return raster(face, size, character), 1.0
+            return (face, size, character, 0), 1.0
         step = next(step for step in LADDER if step >= size)
-        return raster(face, step, character, margin=1), size / step
+        return (face, step, character, 1), size / step
 
     def make_glyph(self, character: str, color: RGB) -> Glyph:
         """Draw one glyph and put it through the operators for single glyphs.
@@ -98,8 +104,9 @@ class Typesetter:
         If its opacity is that of its luminance, it gets its strokes before it is turned and warped.
         """
         rng = self.rng
-        inked, factor = self._draw_ink(character)
-        image, colors = inked.image, None
+        ink, factor = self._choose_ink(character)
+        inked = raster(*ink)
+        image = inked.image
         cell = round(inked.cell[0] * factor), round(inked.cell[1] * factor)
         if not image.width:
             return Glyph(Image.new("L", (cell[0], 0)), 0.0)
@@ -109,19 +116,17 @@ class Typesetter:
             matrix = factor, 0.0, 0.0, factor
             for step in self._choose("shape"):
                 matrix = _multiply(step.operator.function(rng, **step.values(rng)), matrix)
-            image = transform(image, *matrix)
+            is_kept = factor == 1 and image is inked.image
+            image = _keep_shape(ink, matrix) if is_kept else transform(image, *matrix)
         for step in self._choose("corners"):
             image = step.operator.function(image, cell, rng, **step.values(rng))
-        if self.gain:
-            image, colors = paint(image, color, self.opacity, self.gain)
-        else:
-            image = self._stroke(image)
+        image = paint(image, color, self.opacity, self.gain) if self.gain else self._stroke(image)
         pen = inked.middle[0] * factor, inked.advance * factor
-        return Glyph(image, inked.middle[1] * factor, colors, pen)
+        return Glyph(image, inked.middle[1] * factor, pen)
 
     def _stroke(self, image: Image.Image) -> Image.Image:
         for step in self._choose("stroke"):
-            mask = step.operator.function(np.asarray(image), self.rng, **step.values(self.rng))
+            mask = step.operator.function(mask_of(image), self.rng, **step.values(self.rng))
             image = Image.fromarray(mask)
         return image
 
@@ -174,8 +179,8 @@ class Typesetter:
         blanks = [0] * len(glyphs)
         for index in range(len(glyphs)):
             if self.rng.random() < self.value("blanks"):
-                blank, factor = self._draw_ink(" ")
-                blanks[index] = round(blank.cell[0] * factor)
+                ink, factor = self._choose_ink(" ")
+                blanks[index] = round(raster(*ink).cell[0] * factor)
         total = sum(blanks) + sum(glyph.image.width for glyph in glyphs)
         average = total / len(glyphs)
         x, line, gap, is_of_font = int(self.value("indent") * average), [], 0, self.value("advance")
@@ -199,38 +204,48 @@ class Typesetter:
         ]
 
 
-def paint(
-    image: Image.Image, color: RGB, opacity: float, gain: float
-) -> tuple[Image.Image, Image.Image]:
-    """Return the opacities (mode L) and the colours (RGB) of a glyph with a coverage (mode L)."""
-    opacities, colors = _list_shades(color, min(255, int(opacity * 256)), gain)
-    coverage = image.tobytes()
-    pixels = colors.take(np.frombuffer(coverage, np.uint8))
-    stencil = Image.frombuffer("L", image.size, coverage.translate(opacities), "raw", "L", 0, 1)
-    return stencil, Image.frombuffer("RGB", image.size, pixels, "raw", "RGBX", 0, 1)
+def paint(image: Image.Image, color: RGB, opacity: float, gain: float) -> Image.Image:
+    """Return the colours and opacities (mode RGBA) of a glyph with a coverage (mode L)."""
+    shades = _list_shades(color, min(255, int(opacity * 256)), gain)
+    pixels = shades.take(np.frombuffer(image.tobytes(), np.uint8))
+    return Image.frombuffer("RGBA", image.size, pixels, "raw", "RGBA", 0, 1)
 
 
 @lru_cache(maxsize=16)
-def _list_shades(color: RGB, opacity: int, gain: float) -> tuple[bytes, NDArray[np.uint32]]:
-    """Return what a colour becomes at the coverages 0 to 255.
+def _list_shades(color: RGB, opacity: int, gain: float) -> NDArray[np.uint32]:
+    """Return the pixels RGBA (256,) that a colour becomes at the coverages 0 to 255.
 
-    Opacities (256 bytes), and pixels RGBX (256,).
-
-    opacity: 0 to 255. The captcha package keeps colours times coverage in 8 bits while it turns and
-    warps a glyph, and divides them by the coverage afterwards, so that faint pixels get other
-    colours. Their opacity is then their luminance times `gain`.
+    opacity: 0 to 255. The opacity of a pixel is the luminance of its colour times `gain`.
     """
-    coverage = (np.arange(256)[:, None] * opacity + 127) // 255
-    times_coverage = (2 * coverage + 1) * np.array(color) // 510  # the coverage was rounded down
-    pixels = np.zeros((256, 4), np.uint8)
-    pixels[:, :3] = np.minimum(255, 255 * times_coverage // np.maximum(coverage, 1))
-    opacities = np.minimum(255, (pixels[:, :3] @ _LUMINANCE >> 16) * gain).astype(np.uint8)
-    return opacities.tobytes(), pixels.view(np.uint32)[:, 0]
+    channels = _tabulate_shades(opacity).take(color, 0)
+    pixels = np.empty((256, 4), np.uint8)
+    pixels[:, :3] = channels.T
+    pixels[:, 3] = np.minimum(_LUMINANCE @ channels // 65536 * gain, 255)
+    return pixels.view(np.uint32)[:, 0]
+
+
+@lru_cache(maxsize=64)
+def _tabulate_shades(opacity: int) -> Mask:
+    """Return what each value of a channel becomes at the coverages 0 to 255: (values, coverages).
+
+    The captcha package keeps colours times coverage in 8 bits while it turns and warps a glyph, and
+    divides them by the coverage afterwards, so that faint pixels get other colours.
+    """
+    values = np.arange(256)
+    coverage = (values * opacity + 127) // 255
+    times_coverage = (2 * coverage + 1) * values[:, None] // 510  # the coverage was rounded down
+    shades: Mask = np.minimum(255, 255 * times_coverage // np.maximum(coverage, 1)).astype(np.uint8)
+    return shades
 
 
 def _multiply(second: Matrix, first: Matrix) -> Matrix:
     (a, b, c, d), (e, f, g, h) = second, first
     return a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h
+
+
+@lru_cache(maxsize=_KEPT_SHAPES)
+def _keep_shape(ink: _Ink, matrix: Matrix) -> Image.Image:
+    return transform(raster(*ink).image, *matrix)
 
 
 def transform(image: Image.Image, a: float, b: float, c: float, d: float) -> Image.Image:
@@ -274,5 +289,9 @@ def knock_out(placed: Sequence[Glyph], height: int, width: int) -> list[Glyph]:
     for glyph, (where, part) in zip(placed, windows, strict=True):
         mask = np.zeros_like(glyph.mask)
         mask[part] = np.clip(2 * glyph.mask[part].astype(np.int32) - total[where], 0, 255)
-        kept.append(glyph._replace(image=Image.fromarray(mask)))
+        image = Image.fromarray(mask)
+        if glyph.is_colored:
+            image = glyph.image.copy()
+            image.putalpha(Image.fromarray(mask))
+        kept.append(glyph._replace(image=image))
     return kept

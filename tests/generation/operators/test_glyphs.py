@@ -45,6 +45,7 @@ def test_rotation_scale_stretch_and_shear_move_points_as_they_say():
         (rotation(RNG, angle=90), (1, 0), (0, -1)),
         (rotation(RNG, angle=90), (0, 1), (1, 0)),
         (rotation(RNG, angle=30), (2, 0), (3**0.5, -1)),
+        (rotation(RNG, angle=30.4), (2, 0), (3**0.5, -1)),  # by whole degrees
         (scale(RNG, factor=1.5), (2, 10), (3, 15)),
         (stretch(RNG, factor=0.5), (2, 10), (1, 10)),
         (shear(RNG, factor=0.2), (2, 10), (0, 10)),

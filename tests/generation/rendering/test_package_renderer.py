@@ -117,10 +117,10 @@ def test_a_glyph_of_one_angle_size_and_colour_has_the_pixels_of_the_package(char
     inked = raster(DROID, 42, character)
     turned = transform(inked.image, *rotation(random.Random(1), turn * 60 - 30))
     still = corners(turned, inked.cell, random.Random(1), x=0, y=0, fill=True, sampling="nearest")
-    stencil, colors = paint(still, color, 1, 1.97)
+    colored = paint(still, color, 1, 1.97)
     # The package also turns and warps the colours, rounded to 8 bits each time.
     assert np.abs(np.asarray(still).astype(int) - np.asarray(theirs.getchannel("A"))).max() <= 3
     painted, expected = (Image.new("RGB", still.size, "white") for _ in range(2))
-    painted.paste(colors, mask=stencil)
+    painted.paste(colored, mask=colored)
     expected.paste(theirs, mask=theirs.convert("L").point(package.lookup_table))
     assert np.abs(np.asarray(painted).astype(int) - expected).mean() < 2

@@ -185,3 +185,20 @@ def test_where_glyphs_overlap_their_ink_is_knocked_out():
     assert (first.mask == [255] * 6 + [0] * 4).all()
     assert (second.mask == [0] * 4 + [255] * 6).all()
     assert (second.left, second.top) == (6, 0)
+
+
+def test_ink_that_is_knocked_out_leaves_the_colours_of_the_rest():
+    red = Image.new("RGBA", (10, 10), (255, 0, 0, 255))
+    first, _ = knock_out([Glyph(red, 0), Glyph(red, 0, left=6)], 10, 16)
+    assert (first.mask == [255] * 6 + [0] * 4).all()
+    assert first.image.getpixel((0, 0)) == (255, 0, 0, 255)
+
+
+def test_a_glyph_that_is_turned_again_as_far_is_the_same_image():
+    turned = [{"kind": "rotation", "angle": 20}]
+    first, second = (glyph_of("A", operators=turned).image for _ in range(2))
+    assert first is second
+    # Its size comes from a range: it is not kept.
+    first, second = (glyph_of("A", operators=turned, size=[30, 30]).image for _ in range(2))
+    assert first is not second
+    assert first.tobytes() == second.tobytes()
