@@ -18,6 +18,7 @@ thousands. RESULTS.md has the results.
 """
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -31,8 +32,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from importlib.metadata import version
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +82,13 @@ def end_cleanly() -> None:
         signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
-def rate_of(count: int, work: Callable[[], Any]) -> float:
+def rate_of(
+    count: int, work: Callable[[], Any], clock: Callable[[], float] = time.perf_counter
+) -> float:
     """Return the images per second of work on `count` images."""
-    started = time.perf_counter()
+    started = clock()
     work()
-    return count / (time.perf_counter() - started)
+    return count / (clock() - started)
 
 
 def draw_images(count: int, scratch: Path, seed: int = 0) -> Path:
@@ -121,8 +124,8 @@ def epochs_of(run: Path) -> list[dict[str, float]]:
 def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
     """Compare our drawing with the package's, both in this process.
 
-    Every round draws the same images, so that the first one, the warm-up, fills the store of
-    glyphs.
+    Every round draws the same images, so that the first one, the warm-up, fills the stores of
+    glyphs; with --fresh others, of which glyphs may be missing there.
     """
     from captcha.image import ImageCaptcha
 
@@ -134,15 +137,21 @@ def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> 
     drawer, package = drawer_of(plan_drawing(options)), ImageCaptcha()
     texts = ["".join(random.choices(NAMED_ALPHABETS["upper-alnum"], k=4)) for _ in range(count)]
 
+    starts = itertools.count(0, count if arguments.fresh else 0)
+
     def draw_ours() -> None:
-        for index in range(count):
+        start = next(starts)
+        for index in range(start, start + count):
             drawer.draw(index)
 
     def draw_theirs() -> None:
         for text in texts:
             package.generate_image(text)
 
-    return lambda: rate_of(count, draw_ours), lambda: rate_of(count, draw_theirs)
+    works = draw_ours, draw_theirs
+    # The time of this process alone, since others beside it change from round to round.
+    ours, theirs = (partial(rate_of, count, work, time.process_time) for work in works)
+    return ours, theirs
 
 
 def bench_prepare(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
@@ -220,10 +229,11 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
 
     def ours() -> float:
         # An endless list: as many images are read ahead at the end as at the start.
-        with closing(recognizer.read_all(cycle(paths))) as readings:
-            list(islice(readings, JOBS_PER_SLICE))
+        with closing(recognizer.read_all(itertools.cycle(paths))) as readings:
+            list(itertools.islice(readings, JOBS_PER_SLICE))
             return rate_of(
-                count - JOBS_PER_SLICE, lambda: list(islice(readings, count - JOBS_PER_SLICE))
+                count - JOBS_PER_SLICE,
+                lambda: list(itertools.islice(readings, count - JOBS_PER_SLICE)),
             )
 
     def naive() -> float:
@@ -325,6 +335,9 @@ def main() -> None:
     parser.add_argument("--design", default="captcha", help="what generate draws")
     parser.add_argument(
         "--fonts", action="append", default=[], help="a folder of fonts for generate"
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="generate draws other images in each round"
     )
     parser.add_argument("--runs", type=int, default=3, help="rounds after the warm-up")
     parser.add_argument("--json", action="store_true", help="print JSON alone on stdout")
