@@ -194,12 +194,21 @@ class Typesetter:
         return line, x - gap, max(x - gap, total)
 
     def _spread(self, glyphs: Sequence[Glyph], width: int) -> list[int]:
-        """Return where each glyph begins if each is somewhere in its part of the canvas."""
-        part = width / len(glyphs)
+        """Return where each glyph begins if each is somewhere in its part of the canvas.
+
+        At the font's own distances the pen starts where the part does. All are moved by the indent,
+        in parts.
+        """
+        part, indent, is_of_font = width / len(glyphs), self.value("indent"), self.value("advance")
         reaches = [self.value("spacing") * part / 2 for _ in glyphs]
         parts = enumerate(zip(glyphs, reaches, strict=True))
         return [
-            round((number + 0.5) * part + self.rng.uniform(-reach, reach) - glyph.image.width / 2)
+            round(
+                (number + indent) * part
+                + (glyph.pen[0] if is_of_font else part / 2)
+                + self.rng.uniform(-reach, reach)
+                - glyph.image.width / 2
+            )
             for number, (glyph, reach) in parts
         ]
 

@@ -89,6 +89,19 @@ def test_a_spread_text_has_each_glyph_in_its_part():
     assert 0 < np.abs(lefts_of(moved) - lefts_of(placed)).max() <= 13
 
 
+def test_an_indent_moves_a_spread_text_by_a_share_of_a_part():
+    placed, _, _ = set_text("HHHH", spread=True)
+    moved, _, _ = set_text("HHHH", spread=True, indent=0.4)
+    assert (lefts_of(moved) - lefts_of(placed)).tolist() == [20] * 4
+
+
+def test_the_pen_starts_where_a_part_does_in_a_spread_text_at_the_distances_of_the_font():
+    placed, _, _ = set_text("HiHH", spread=True, advance=True)
+    inked = [raster(DEJAVU, 30, character) for character in "HiHH"]
+    bearings = [ink.middle[0] - ink.image.width / 2 for ink in inked]
+    assert lefts_of(placed) - bearings == pytest.approx([0, 50, 100, 150], abs=1)
+
+
 def test_blanks_and_an_indent_move_glyphs_to_the_right():
     (plain, _, _), (moved, _, _) = set_text("HHH"), set_text("HHH", blanks=1)
     blank = raster(DEJAVU, 30, " ").cell[0]
