@@ -38,10 +38,13 @@ def stretch(rng: random.Random, factor: float) -> Matrix:
     return factor, 0.0, 0.0, 1.0
 
 
-@operator("shape", factor=Number(-1, 1, (-0.35, 0.35)))
-def shear(rng: random.Random, factor: float) -> Matrix:
-    """Slant each glyph: its top moves to the right by this share of its height."""
-    return 1.0, -factor, 0.0, 1.0
+@operator("shape", factor=Number(-1, 1, (-0.35, 0.35)), rise=Number(-0.9, 0.9, 0))
+def shear(rng: random.Random, factor: float, rise: float) -> Matrix:
+    """Slant each glyph: its top moves to the right by this share of its height.
+
+    rise: its right side moves up by this share of its width.
+    """
+    return 1.0, -factor, -rise, 1.0
 
 
 @operator(

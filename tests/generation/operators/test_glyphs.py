@@ -48,8 +48,9 @@ def test_rotation_scale_stretch_and_shear_move_points_as_they_say():
         (rotation(RNG, angle=30.4), (2, 0), (3**0.5, -1)),  # by whole degrees
         (scale(RNG, factor=1.5), (2, 10), (3, 15)),
         (stretch(RNG, factor=0.5), (2, 10), (1, 10)),
-        (shear(RNG, factor=0.2), (2, 10), (0, 10)),
-        (shear(RNG, factor=0.2), (0, -1), (0.2, -1)),  # what is above moves to the right
+        (shear(RNG, factor=0.2, rise=0), (2, 10), (0, 10)),
+        (shear(RNG, factor=0.2, rise=0), (0, -1), (0.2, -1)),  # what is above moves to the right
+        (shear(RNG, factor=0, rise=0.5), (2, 10), (2, 9)),  # what is to the right moves up
     ):
         assert np.allclose(np.array(entries).reshape(2, 2) @ point, moved)
 
