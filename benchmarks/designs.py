@@ -8,9 +8,9 @@ SETS has a folder of labelled images for each generator: `kaptcha` for the desig
 
 For each design: what the model in the package reads, told nothing, of the generator's images and of
 300 drawn ones; then `train --draw NAME --preset finetune`, and what its model reads. Texts are
-compared without case and without blanks; the share with case stands beside. FOLDER keeps the runs,
-the facts of each as JSON, and a sheet for each with the generator's images beside the drawn ones.
-Finished designs are not trained again. Both tables are printed in Markdown.
+compared without case and without blanks. FOLDER keeps the runs, the facts of each as JSON, and a
+sheet for each with the generator's images above the drawn ones. Finished designs are not trained
+again. The tables are printed in Markdown.
 
 --looks writes the looks of all named designs, which `design find` compares with.
 """
@@ -31,7 +31,7 @@ from PIL import Image
 from captcha_ocr import Recognizer
 from captcha_ocr.data.images import flatten, open_image
 from captcha_ocr.generation import looks
-from captcha_ocr.generation.designs.design import design_names
+from captcha_ocr.generation.designs.design import describe_design, design_names
 from captcha_ocr.generation.drawer import drawer_of, plan_drawing
 from captcha_ocr.options.drawing import DrawingOptions
 from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
@@ -61,14 +61,13 @@ def draw_images(name: str, count: int) -> Labelled:
 
 
 def score(recognizer: Recognizer, images: Labelled) -> dict[str, Any]:
-    """Return how many images are read, without case and with it."""
+    """Return how many images are read, and which are not."""
     pairs = []
     for image, text in images:
         pairs.append((recognizer.predict(image).text.replace(" ", ""), text.replace(" ", "")))
     return {
         "images": len(pairs),
         "read": sum(read.casefold() == text.casefold() for read, text in pairs),
-        "with_case": sum(read == text for read, text in pairs),
         "wrong": [
             f"{text} as {read}" for read, text in pairs if read.casefold() != text.casefold()
         ],
@@ -112,32 +111,35 @@ def show_share(scored: dict[str, Any]) -> str:
 
 
 def print_tables(facts: Sequence[dict[str, Any]]) -> None:
-    """Print what the designs' own models read, and how weak the generators are."""
-    print(
-        "| design | its own model reads (95 % interval) | with case | told nothing | trained on |"
-    )
-    print("|---|---|---|---|---|")
-    for each in facts:
+    """Print what the designs' own models read, the named designs, and how weak generators are."""
+    by_name = {each["design"]: each for each in facts}
+    print("| design | its own model reads (95 % interval) | told nothing | trained on |")
+    print("|---|---|---|---|")
+    for name, each in by_name.items():
         own = each["own"]
         low, high = wilson_interval(own["read"], own["images"])
         print(
-            f"| `{each['design']}` | {show_share(own)} ({low:.0%} to {high:.0%})"
-            f" | {own['with_case'] / own['images']:.0%} | {show_share(each['free'])}"
-            f" | {each['trained_on']:,} |"
+            f"| `{name}` | {show_share(own)} ({low:.0%} to {high:.0%})"
+            f" | {show_share(each['free'])} | {each['trained_on']:,} |"
         )
     shares = [each["own"]["read"] / each["own"]["images"] for each in facts]
     good = sum(share >= LEVELS[0] for share in shares)
-    print(f"\n{len(facts)} designs: mean {np.mean(shares):.1%}, {good} of 90 % and more\n")
+    print(f"\n{len(facts)} designs: mean {np.mean(shares):.1%}, {good} of 90 % and more")
+    print("\n| name | look | read | |\n|---|---|---|---|")
+    for name in design_names():
+        read = show_share(by_name[name]["own"]) if name in by_name else ""
+        print(f"| `{name}` | {describe_design(name)} | {read} | ![{name}](designs/{name}.png) |")
     print(
-        "| generator | told nothing: its images, drawn ones | drawn images to 90 %, to 99 %"
-        " | minutes | its own images then |"
+        "\n| generator | | its images, told nothing | drawn ones, told nothing"
+        " | drawn images to 90 %, to 99 % | minutes | its images then |"
     )
-    print("|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|")
     for each in sorted(facts, key=lambda each: -each["free"]["read"] / each["free"]["images"]):
         until = ", ".join(f"{images:,}" if images else "not reached" for images in each["images"])
         print(
-            f"| {each['design']} | {show_share(each['free'])}, {show_share(each['free_drawn'])}"
-            f" | {until} | {each['minutes']:.1f} | {show_share(each['own'])} |"
+            f"| {each['design']} | ![](designs/{each['design']}.png) | {show_share(each['free'])}"
+            f" | {show_share(each['free_drawn'])} | {until} | {each['minutes']:.1f}"
+            f" | {show_share(each['own'])} |"
         )
 
 

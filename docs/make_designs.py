@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/designs.md: what each operator does, the named designs, and random
+"""Draw the pictures of docs/designs.md: what each operator does, each named design, and random
 designs.
 
 python docs/make_designs.py FOLDER, a folder with the fonts that docs/designs.md recommends
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from captcha_ocr.cli.app import main as captcha_ocr
 from captcha_ocr.generation.designs.design import design_names, parse_design
@@ -18,7 +18,6 @@ from captcha_ocr.generation.drawer import drawer_of, plan_drawing
 from captcha_ocr.generation.operators.registry import OPERATORS
 from captcha_ocr.generation.rendering.renderer import draw
 from captcha_ocr.options.drawing import DrawingOptions
-from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
 
 DOCS = Path(__file__).parent
 FONT = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
@@ -47,6 +46,7 @@ SHADE = {"kind": "gradient", "color": "#d8a070", "behind": True}
 COLORS = {"mark": "#3b7dd8", "under": "#ff9a20"}
 OF_LETTERS = ("decoys", "ghost", "small_print")  # come last
 BEHIND = ("blobs", "gradient", "texture", "tiles", "ghost")  # they would cover the text
+STRIP, SIDES = 4, (180, 68)  # images of a named design, and the most pixels of each
 IMAGES, GAP, NAME_WIDTH, NAME_SIZE = 4, 4, 118, 13
 SEED = 7
 
@@ -97,15 +97,16 @@ def draw_operators() -> None:
 
 
 def draw_named_designs() -> None:
-    """Write the picture with a row for each named design."""
-    names = design_names()
-    tiles = []
-    for name in names:
+    """Write a picture with some images of each named design."""
+    for name in design_names():
         drawer = drawer_of(plan_drawing(DrawingOptions(design=name)))
-        for index in range(COLUMNS):
-            drawing = drawer.draw(index)
-            tiles.append(Tile(drawing.image, name, drawing.text))
-    draw_sheet(tiles, DOCS / "designs-named.png", rows=len(names))
+        picture = Image.new("RGB", (STRIP * (SIDES[0] + GAP) - GAP, SIDES[1]), "white")
+        for index in range(STRIP):
+            image = ImageOps.contain(drawer.draw(index).image, SIDES)
+            top = (SIDES[1] - image.height) // 2
+            picture.paste(image, (index * (SIDES[0] + GAP), top))
+        picture = picture.quantize(256, dither=Image.Dither.NONE)
+        picture.save(DOCS / "designs" / f"{name}.png", optimize=True)
 
 
 def draw_random_designs(fonts: str) -> None:
