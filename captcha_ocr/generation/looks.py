@@ -25,10 +25,11 @@ from captcha_ocr.options.shared import MAX_BYTES
 _Numbers = NDArray[np.floating[Any]]
 LOOKS = files("captcha_ocr.generation.designs") / "looks.json"
 SAMPLE = 40  # images of a folder that are looked at
-NEAR = 0.42  # the distance from which on images have none of the looks: docs/decisions.md, Designs
+NEAR = 0.26  # the distance from which on images have none of the looks: docs/decisions.md, Designs
 _INK = 0.2  # of the range of a channel, that ink differs from the ground
 _PARTS = 6  # of the height and of the width, in which the ink is counted
 _STROKES = (1, 2, 3, 5, 9, 17)  # pixels: the least lengths of each class of runs of ink
+_WEIGHT_OF_SIZE = 16  # of the width and of the height: hardly anybody changes a generator's
 _DIGITS = 3  # of the numbers in the file
 
 
@@ -69,8 +70,10 @@ def compare_look(look: _Numbers) -> list[Resemblance]:
     """Return the named designs, the one with the most similar look first."""
     names, looks, spreads = _read_looks()
     differences = np.abs(look - looks) / spreads
+    weights = np.ones(looks.shape[1])
+    weights[:2] = _WEIGHT_OF_SIZE
     # Roots, since one number that a design misses must not outweigh many that it has.
-    distances = np.sqrt(differences).mean(1) ** 2
+    distances = np.average(np.sqrt(differences), axis=1, weights=weights) ** 2
     return [Resemblance(names[place], float(distances[place])) for place in distances.argsort()]
 
 

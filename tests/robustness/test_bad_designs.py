@@ -108,8 +108,8 @@ CASES = {  # a design -> what the sentence names
     "[fonts]\nkinds = ['sanss']": "fonts.kinds sanss sans?",
     "[fonts]\nkinds = ['sans']\nfaces = []": "fonts.faces fonts.kinds",
     # Bases
-    "base = 'kaptsha'": "base captcha kaptsha",
-    "base = 5": "base captcha 5",
+    "base = 'kaptsha'": "base kaptsha kaptcha?",
+    "base = 5": "base 5 list",
     "base = 'wave'\noperators = 5": "operators [[operators]]",
     "base = 'wave'\n[text]\nsise = 5": "[text] sise size?",
     f"base = 'wave'\n{STEP}'lines'\ncount = 51": "operator 1 (lines).count 51",
@@ -213,8 +213,8 @@ def test_what_is_no_readable_file_is_refused_by_its_name():
         "deep.toml": "deep.toml 65,536",
         "/dev/zero": "regular",
         "loop.toml": "no design",
-        "gone.toml": "no design captcha wave",
-        "": "no design captcha wave",
+        "gone.toml": "no design list",
+        "": "no design list",
         "gone.jsonl": "gone.jsonl",
         "random:none": "--design easy hard",
     }.items():

@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from captcha_ocr.charset import NAMED_ALPHABETS, Charset, resolve_alphabet, split_characters
-from captcha_ocr.errors import UsageError, check, is_int
+from captcha_ocr.errors import Advice, Command, UsageError, check, is_int
 from captcha_ocr.generation.operators import glyphs, marks, whole_image
 from captcha_ocr.generation.operators.registry import (
     OPERATORS,
@@ -419,14 +419,20 @@ def read_document(name: str) -> dict[str, Any]:
     """
     if name in design_names():
         return _extended(tomllib.loads((_DESIGNS / f"{name}.toml").read_text("utf-8")), name)
-    check(
-        os.path.exists(name),
-        f"there is no design {name!r}: it is no file, and none of {in_words(design_names())}",
-    )
+    if not os.path.exists(name):
+        raise _no_design(f"there is no design {name!r}, and no file of this name", name)
     try:
         return _extended(tomllib.loads(read_text(name, MAX_TOML_BYTES)), name)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{name} is not a TOML file: {error}") from None
+
+
+def _no_design(message: str, name: Any) -> UsageError:
+    """Return an error with the name that was probably meant, or the command that lists all."""
+    nearest = difflib.get_close_matches(str(name), design_names(), 1)
+    if nearest:
+        return UsageError(f"{message}; did you mean {nearest[0]}?")
+    return UsageError(message, Advice("list them with", Command("design list")))
 
 
 def _extended(document: dict[str, Any], name: str) -> dict[str, Any]:
@@ -437,8 +443,8 @@ def _extended(document: dict[str, Any], name: str) -> dict[str, Any]:
     base = document.pop("base", None)
     if base is None:
         return document
-    known = in_words(design_names())
-    check(base in design_names(), f"{name}: base must be {known}, not {show(base)}")
+    if base not in design_names():
+        raise _no_design(f"{name}: base must be a named design, not {show(base)}", base)
     parse_design(document, name)  # names what is wrong by its place in the file
     whole = read_document(base)
     tables, operators = _tables_of(whole), whole.setdefault("operators", [])

@@ -11,7 +11,6 @@ from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import (
     ARITHMETIC,
-    design_names,
     parse_design,
     read_document,
     read_saved,
@@ -165,11 +164,14 @@ def test_a_mistake_is_named_with_its_place_and_the_nearest_name(document, named)
         parse_design(document, "it")
 
 
-def test_a_file_is_read_and_one_that_is_not_there_lists_the_designs():
+def test_a_file_is_read_and_for_one_that_is_not_there_a_similar_name_is_proposed():
     Path("mine.toml").write_text('[text]\ncharset = "é"\n', encoding="utf-8")
     assert read_document("mine.toml") == {"text": {"charset": "é"}}
-    with pytest.raises(UsageError, match=naming("gone.toml", *design_names())):
+    with pytest.raises(UsageError, match=naming("gone.toml")) as error:
         read_document("gone.toml")
+    assert error.value.advice.command.name == "design list"
+    with pytest.raises(UsageError, match=naming("kaptsha", "kaptcha?")):
+        read_document("kaptsha")
 
 
 def test_saved_designs_are_read_line_by_line_from_a_file_that_is_not_too_large():

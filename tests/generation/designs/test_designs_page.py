@@ -13,6 +13,7 @@ from captcha_ocr.generation.designs.design import (
     SECTIONS,
     TEXT,
     CanvasSide,
+    describe_design,
     design_names,
     parse_design,
 )
@@ -128,10 +129,12 @@ def test_the_page_has_the_defaults_of_what_is_written():
 
 
 def test_the_page_has_every_named_design_and_pictures_that_exist():
-    designs = TABLES["Named designs", ("name", "look", "fonts")]
-    assert [name for name, *_ in designs] == design_names()
+    designs = TABLES["Named designs", ("name", "look", "read", "")]
+    looks = {name: describe_design(name).replace("`", "") for name in design_names()}
+    assert {name: look for name, look, *_ in designs} == looks
     pictures = re.findall(r"\]\(([^)]*\.png)\)", PAGE)
-    assert [(DOCS / picture).is_file() for picture in pictures] == [True] * 7
+    assert [picture for picture in pictures if not (DOCS / picture).is_file()] == []
+    assert [f"designs/{name}.png" in pictures for name in looks] == [True] * len(looks)
 
 
 def test_the_first_design_of_the_page_is_complete():
