@@ -7,7 +7,7 @@ SETS has a folder of labelled images for each generator: `kaptcha` for the desig
 `ruoyi_char` for ruoyi-char. No image of it is trained on. Without names, all designs with a folder.
 
 For each design: what the model in the package reads, told nothing, of the generator's images and of
-300 drawn ones; then `train --draw NAME --preset finetune`, and what its model reads. Texts are
+300 drawn ones; then `train --draw NAME`, and what its model reads. Texts are
 compared without case and without blanks. FOLDER keeps the runs, the facts of each as JSON, and a
 sheet for each with the generator's images above the drawn ones. Finished designs are not trained
 again. The tables are printed in Markdown.
@@ -81,7 +81,7 @@ def measure(name: str, folder: Path, out: Path) -> dict[str, Any]:
     tiles += [Tile(image, f"design {name}", text) for image, text in drawn[:OF_SHEET]]
     draw_sheet(tiles, out / f"{name}.png", rows=-(-len(tiles) // COLUMNS))
     captcha_ocr(
-        *("train", "--draw", name, "--preset", "finetune", "--out", run, "--quiet"),
+        *("train", "--draw", name, "--out", run, "--quiet"),
         *("--images", EPOCH, "--epochs", EPOCHS, "--repeat", 1),
     )
     finished = json.loads((run / "run.json").read_bytes())["finished"]

@@ -32,13 +32,12 @@ from captcha_ocr.generation.fonts.survey import ALPHABET
 from captcha_ocr.generation.random_designs.random_design import LENGTHS, draw_design
 from captcha_ocr.generation.rendering.package_renderer import PackageRenderer
 from captcha_ocr.generation.rendering.renderer import draw
-from captcha_ocr.options.drawing import CLASSIC_WARP, MAX_SIDE, DrawingOptions
+from captcha_ocr.options.drawing import CLASSIC_DESIGN, CLASSIC_WARP, MAX_SIDE, DrawingOptions
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.shared import MAX_AREA
 from captcha_ocr.system.files import sha256
 from captcha_ocr.system.memory import keep_freed_memory
 
-_CLASSIC_DESIGN = "captcha-classic"
 _MIN_WIDTH_PER_CHARACTER = 16  # pixels
 TRIES = 10  # to draw an image that can be read
 _KEPT_DESIGNS = 1024
@@ -99,7 +98,7 @@ def plan_drawing(options: DrawingOptions) -> DrawingPlan:
 
 
 def _plan_one_design(options: DrawingOptions, charset: str | None) -> DrawingPlan:
-    name = _CLASSIC_DESIGN if options.design == CLASSIC_WARP else options.design
+    name = CLASSIC_DESIGN if options.design == CLASSIC_WARP else options.design
     design, is_ours = parse_design(read_document(name), name), name in design_names()
     canvas = {field: kind.default for field, kind in CANVAS.items()}
     canvas |= design.document.get("canvas", {})

@@ -47,7 +47,7 @@ class Resemblance(NamedTuple):
     @property
     def training(self) -> Command:
         """The command that trains on drawings of the design."""
-        return Command("train", (), {"draw": (self.design,), "preset": "finetune"})
+        return Command("train", (), {"draw": (self.design,)})
 
 
 def find_designs(

@@ -22,7 +22,7 @@ Level = Literal["mixed", "easy", "medium", "hard"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 OFTEN = 10  # times as often as others come the characters of --often
 RANDOM = "random"
-DEFAULT_DESIGN = "captcha"
+DEFAULT_DESIGN, CLASSIC_DESIGN = "captcha", "captcha-classic"
 # Another name of the design captcha-classic: it says that the captcha package can draw it, too.
 CLASSIC_WARP = "captcha:classic"
 # The designs that both renderers draw, with the warp that generator.json states.

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from captcha_ocr.errors import check
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.options.declaration import Options, option
+from captcha_ocr.options.drawing import CLASSIC_DESIGN, DEFAULT_DESIGN, RANDOM
 from captcha_ocr.options.model import Lengths, NetworkConfig
 from captcha_ocr.options.shared import (
     charset_option,
@@ -48,7 +49,8 @@ class TrainConfig(Options):
     preset: str = option(
         "default",
         "Network and training options.",
-        shown=f"as prepare, few below {FEW:,} training images, else default",
+        shown=f"as prepare, finetune for drawings of a design, few below {FEW:,} training images,"
+        " else default",
     )
     epochs: int | None = option(
         None,
@@ -178,7 +180,7 @@ PRESETS = {
         images_seen=10_000,
         max_epochs=50,
         pretrained=True,
-        meant_for=f"fewer than {FEWEST:,} images",
+        meant_for=f"fewer than {FEWEST:,} images, and drawings of a design",
     ),
     # The recipe with which the project began.
     "seed": Preset(
@@ -232,6 +234,7 @@ def decays(config: TrainConfig) -> bool:
     return config.schedule in ("onecycle", "cosine")
 
 
+_DRAWN_EXACTLY = (DEFAULT_DESIGN, CLASSIC_DESIGN, RANDOM)
 MAX_DRAWINGS = 10**6  # of an epoch; there are at most a million epochs
 
 
@@ -293,6 +296,14 @@ class DrawOptions(Options):
     images: int = option(DRAWN_IMAGES, "Drawings of an epoch.", at_least=2, at_most=MAX_DRAWINGS)
     repeat: int = option(4, "Epochs that show an image.", at_least=1, at_most=10**6)
     workers: int | None = workers_option(help_text="Processes that draw.")
+
+    @property
+    def imitates(self) -> bool:
+        """Whether the drawings are only like the captchas that are to be read, as those of a design
+        but that of the captcha package, which is drawn as it is.
+        """
+        kinds = (design.partition(":")[0] for design in self.designs)
+        return not all(kind in _DRAWN_EXACTLY or kind.endswith(".jsonl") for kind in kinds)
 
     def different(self, epochs: int) -> int:
         """Return how many different images so many epochs show."""

@@ -192,6 +192,9 @@ def choose_config(
     if "preset" in options:
         return config
     if isinstance(data, DrawOptions):
+        # What drawings lack, such as the very fonts, the model in the package has seen elsewhere.
+        if data.imitates and not (data.size or data.channels or init):
+            return with_options("finetune")
         epochs = derive_epochs(replace(config, epochs=None), data.images) or 1
         return with_options(preset_for(data.different(epochs)))
     dataset = read_dataset(data)

@@ -84,11 +84,11 @@ def test_the_design_of_a_folder_is_found_with_the_command_that_trains_on_it(tmp_
     invoke("generate", "--design", "night", "--out", tmp_path / "night", *options)
     result = invoke("design", "find", tmp_path / "night")
     assert result.stdout.startswith("night ")
-    assert "train --draw night --preset finetune" in result.stderr
+    assert "train --draw night" in result.stderr
     facts = json.loads(invoke("design", "find", tmp_path / "night", "--json").stdout)
     assert (facts["found"], len(facts["nearest"])) == (True, 3)
     inspected = invoke("inspect", tmp_path / "night", "--out", tmp_path / "seen", "--workers", 1)
-    assert "train --draw night --preset finetune" in inspected.stdout
+    assert "train --draw night" in inspected.stdout
 
 
 def test_a_folder_of_no_named_design_is_told_so(tmp_path):

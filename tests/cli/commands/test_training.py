@@ -131,3 +131,21 @@ def test_the_number_of_different_drawings_selects_the_preset(images, repeat, pre
     for epochs in (None, 1):
         drawn = DrawOptions(images=images, repeat=repeat)
         assert choose_config(drawn, None, {"epochs": epochs}).preset == preset
+
+
+@pytest.mark.parametrize(
+    ("options", "init", "preset"),
+    [
+        ({"designs": ("kaptcha",)}, None, "finetune"),
+        ({"designs": ("captcha", "mine.toml")}, None, "finetune"),
+        ({"designs": ("captcha", "random:easy", "captcha-classic", "a.jsonl")}, None, "default"),
+        ({"designs": ("kaptcha",)}, Path("runs/other"), "default"),
+        ({"designs": ("kaptcha",), "size": (48, 16)}, None, "default"),
+        ({"designs": ("kaptcha",), "channels": 1}, None, "default"),
+    ],
+)
+def test_drawings_that_imitate_captchas_are_learnt_from_the_model_in_the_package(
+    options, init, preset
+):
+    assert choose_config(DrawOptions(**options), init, {}).preset == preset
+    assert choose_config(DrawOptions(**options), init, {"preset": "few"}).preset == "few"
