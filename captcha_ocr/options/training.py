@@ -8,7 +8,7 @@ from typing import Any, Literal
 from captcha_ocr.errors import check
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.options.declaration import Options, option
-from captcha_ocr.options.drawing import CLASSIC_DESIGN, DEFAULT_DESIGN, RANDOM
+from captcha_ocr.options.drawing import CLASSIC_DESIGN, WARPS, DrawingOptions
 from captcha_ocr.options.model import Lengths, NetworkConfig
 from captcha_ocr.options.shared import (
     charset_option,
@@ -234,7 +234,7 @@ def decays(config: TrainConfig) -> bool:
     return config.schedule in ("onecycle", "cosine")
 
 
-_DRAWN_EXACTLY = (DEFAULT_DESIGN, CLASSIC_DESIGN, RANDOM)
+_OF_THE_PACKAGE = (*WARPS, CLASSIC_DESIGN)
 MAX_DRAWINGS = 10**6  # of an epoch; there are at most a million epochs
 
 
@@ -302,8 +302,10 @@ class DrawOptions(Options):
         """Whether the drawings are only like the captchas that are to be read, as those of a design
         but that of the captcha package, which is drawn as it is.
         """
-        kinds = (design.partition(":")[0] for design in self.designs)
-        return not all(kind in _DRAWN_EXACTLY or kind.endswith(".jsonl") for kind in kinds)
+        drawn = [DrawingOptions(design=design) for design in self.designs]
+        return not all(
+            each.design in _OF_THE_PACKAGE or each.level or each.is_saved for each in drawn
+        )
 
     def different(self, epochs: int) -> int:
         """Return how many different images so many epochs show."""

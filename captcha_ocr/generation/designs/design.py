@@ -279,7 +279,7 @@ def _parse_kinds(fonts: Mapping[str, Any], name: str) -> tuple[str, ...]:
     is_list = isinstance(kinds, (list, tuple))
     check(is_list, f'{name}: fonts.kinds must be a list such as ["sans"], not {show(kinds)}')
     check(not (kinds and "faces" in fonts), f"{name}: fonts.faces cannot be used with fonts.kinds")
-    _check_names(kinds, [*known], f"{name}: fonts.kinds", "kind")
+    _check_names(kinds, known, f"{name}: fonts.kinds", "kind")
     return tuple(kinds)
 
 

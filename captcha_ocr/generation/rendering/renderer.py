@@ -169,7 +169,7 @@ class _Scene:
         self, pixels: Pixels, owners: Mask, ink: list[int], area: Area
     ) -> tuple[Pixels, str | None]:
         """Put the image through the operators for whole images, and tell whether it can be read."""
-        inverted: Any = 0  # a mask, once there is an inversion
+        inverted: Mask | None = None
         for step, values in self.plan:
             function, stage = step.operator.function, step.operator.stage
             if stage == "pixels":
@@ -179,14 +179,16 @@ class _Scene:
                 self.draw_mark(pixels, step, values, area)
             elif stage == "inversion":
                 mask = function(area, self.rng, **values)
-                pixels, inverted = pixels ^ mask[..., None], inverted ^ mask
+                pixels = pixels ^ mask[..., None]
+                inverted = mask if inverted is None else inverted ^ mask
             elif stage == "warp":
                 places = find_sources(function(area, self.rng, **values))
                 pixels, owners = warp(pixels, places), warp_nearest(owners, places)
-                inverted = warp_nearest(inverted, places) if np.ndim(inverted) else inverted
+                if inverted is not None:
+                    inverted = warp_nearest(inverted, places)
         if not self.design.redraw_illegible:
             return pixels, None
-        upright = pixels ^ inverted[..., None] if np.ndim(inverted) else pixels
+        upright = pixels if inverted is None else pixels ^ inverted[..., None]
         return pixels, why_illegible(upright, owners, ink)
 
 
