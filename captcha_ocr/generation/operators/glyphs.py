@@ -133,6 +133,26 @@ def dotted(mask: Mask, rng: random.Random, pitch: int) -> Mask:
     return (mask * np.clip(pitch * 0.45 + 0.5 - distance, 0, 1)).astype(np.uint8)
 
 
+@operator(
+    "stroke",
+    pitch=Number(3, 20, (3, 4), "pixels"),
+    width=Number(0.5, 5, 0.7, "pixels"),
+    angle=Number(-90, 90, 0, "degrees"),
+)
+def squares(mask: Mask, rng: random.Random, pitch: float, width: float, angle: float) -> Mask:
+    """Build each glyph of hollow squares: of those of which it covers a third."""
+    y, x = np.ogrid[: mask.shape[0], : mask.shape[1]]
+    turn = math.radians(angle)
+    across = (x * math.cos(turn) + y * math.sin(turn)) / pitch
+    down = (y * math.cos(turn) - x * math.sin(turn)) / pitch
+    across, down = across - across.min(), down - down.min()
+    index = (down.astype(int) * (int(across.max()) + 1) + across.astype(int)).ravel()
+    covered = np.bincount(index, mask.ravel()) >= 255 / 3 * np.bincount(index).clip(1)
+    to_side = np.minimum(np.abs(across - np.rint(across)), np.abs(down - np.rint(down))) * pitch
+    inked = covered[index].reshape(mask.shape) * np.clip((width + 1) / 2 - to_side, 0, 1)
+    return (inked * 255).astype(np.uint8)
+
+
 @operator("stroke", level=Number(1, 255, 128, whole=True))
 def threshold(mask: Mask, rng: random.Random, level: int) -> Mask:
     """Draw each glyph without anti-aliasing.

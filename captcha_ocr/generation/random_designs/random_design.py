@@ -305,6 +305,11 @@ def _draw_share(draft: DesignDraft) -> Document:
     return {"glyph_probability": draft.number(0.3, 0.7)} if draft.chance(0.2) else {}
 
 
+def _draw_squares(draft: DesignDraft) -> Document:
+    share = draft.number(0.05, 0.075)  # of the font size; capitals have about 0.7 of it
+    return {"pitch": max(3, round(share * draft.text["size"][0], 1)), "width": 0.7}
+
+
 _STROKES = (
     Chance("thicken", 0.12, lambda draft: {**_draw_share(draft), "width": draft.part(1, 3)}),
     Chance("thin", 0.03, lambda draft: {**_draw_share(draft), "width": draft.number(0.5, 1)}),
@@ -328,6 +333,7 @@ _STROKES = (
         },
     ),
     Chance("dotted", 0.04, lambda draft: {**_draw_share(draft), "pitch": draft.rng.randint(3, 6)}),
+    Chance("squares", 0.03, _draw_squares),
 )
 
 

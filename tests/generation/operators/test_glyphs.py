@@ -27,6 +27,7 @@ from captcha_ocr.generation.operators.glyphs import (
     shifted,
     slope,
     spray,
+    squares,
     stretch,
     stripes,
     strokes,
@@ -113,6 +114,18 @@ def test_dots_repeat_every_pitch_and_leave_space_between_them():
     assert np.array_equal(mask[6:, 6:], mask[:-6, :-6])
     assert (mask[0, 0], mask[2, 2]) == (0, 255)
     assert 0.5 < mask.mean() / 255 < 0.9
+
+
+def test_glyphs_become_hollow_squares_where_the_glyph_covers_a_third_of_them():
+    mask = FULL.copy()
+    mask[:, 203:] = 0
+    built = squares(mask, RNG, pitch=5, width=1, angle=0)
+    assert (built[:, :201:5] == 255).all()
+    assert (built[2::5, 2:200:5] == 0).all()
+    assert (built[:, 202:205] > 0).any()
+    assert not built[:, 206:].any()
+    turned = squares(FULL, RNG, pitch=5, width=1, angle=45)
+    assert 0.2 < turned.mean() / 255 < 0.6
 
 
 def test_a_threshold_leaves_nothing_between_ink_and_none():
