@@ -9,6 +9,8 @@ import click
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import FOLDER, DeclaredCommand, Given, takes
 from captcha_ocr.cli.wording import report, word_command
+from captcha_ocr.errors import Command, check
+from captcha_ocr.options.adapting import FEWEST_IMAGES
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.drawing import RANDOM, DrawingOptions
 from captcha_ocr.options.shared import ReportOptions
@@ -111,14 +113,19 @@ def find(folder: Path, given: Given) -> None:
         from captcha_ocr.generation.designs.design import describe_design
         from captcha_ocr.generation.looks import NEAR, find_designs
 
-    nearest = find_designs(folder, find_images(folder).images)[:_NEAREST]
+    check(folder.is_dir(), f"{folder} is not a folder")
+    images = find_images(folder).images
+    nearest = find_designs(folder, images)[:_NEAREST]
     first = nearest[0]
-    lines = [
-        f"{name:{_WIDTH}}{distance:.2f}  {describe_design(name)}" for name, distance in nearest
-    ]
-    following = word_command(first.training)
+    lines = [f"distances of looks: 0 is the same, above {NEAR} another"]
+    for name, distance in nearest:
+        lines.append(f"{name:{_WIDTH}}{distance:.2f}  {describe_design(name)}")
+    command = first.training
     if not first.is_near:
-        lines.insert(0, f"{folder}: no named design looks like it, since none is within {NEAR}:")
-        following = word_command(adapt_command(folder))
+        lines.append(f"{folder}: no named design looks like it")
+        command = adapt_command(folder)
+        if len(images) < FEWEST_IMAGES:
+            command = Command("label", (folder,))
+    following = word_command(command)
     facts = {"found": first.is_near, "nearest": [design._asdict() for design in nearest]}
     report(facts, "\n".join(lines), following)

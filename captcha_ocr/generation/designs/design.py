@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from importlib.resources import files
+from itertools import chain
 from typing import Any
 
 from captcha_ocr.charset import NAMED_ALPHABETS, Charset, resolve_alphabet, split_characters
@@ -94,6 +95,15 @@ SECTIONS = {
     "canvas": [*CANVAS],
     "text": [*_OF_CHARACTERS, "arithmetic", "pattern", *TEXT],
     "fonts": ["faces", "kinds", "sha256", *FONTS],
+}
+_REPLACED = {  # fields of a base that give way to one of a document
+    "length": ("pattern", "arithmetic"),
+    "charset": ("pattern", "arithmetic"),
+    "often": ("pattern", "arithmetic"),
+    "pattern": (*_OF_CHARACTERS, "arithmetic"),
+    "arithmetic": (*_OF_CHARACTERS, "pattern"),
+    "faces": ("kinds", "sha256"),
+    "kinds": ("faces", "sha256"),
 }
 _OUTSIDE = ("operators", "redraw_illegible", "number")
 
@@ -316,7 +326,7 @@ def _parse_texts(text: Mapping[str, Any], name: str) -> Texts:
         raise UsageError(f"{name}: text.arithmetic must be true or false, not {show(arithmetic)}")
     if arithmetic or patterns is not None:
         used = "text.arithmetic = true" if arithmetic else "text.pattern"
-        for field in _OF_CHARACTERS:
+        for field in (*_OF_CHARACTERS, "pattern") if arithmetic else _OF_CHARACTERS:
             check(field not in text, f"{name}: text.{field} cannot be used with {used}")
         return _parse_patterns(_SUMS if arithmetic else patterns, f"{name}: text.pattern")
     charset = _parse_charset(text.get("charset", "upper-alnum"), f"{name}: text.charset")
@@ -359,7 +369,10 @@ def _parse_patterns(patterns: Any, place: str) -> Texts:
 def _read_patterns(patterns: tuple[str, ...], place: str) -> Texts:
     known = {piece: _symbols_of(piece, place) for piece in _PIECE.findall("".join(patterns))}
     parsed = tuple(tuple(map(known.__getitem__, _PIECE.findall(text))) for text in patterns)
-    lengths = Lengths(min(map(len, parsed)), max(map(len, parsed)))
+    try:
+        lengths = Lengths(min(map(len, parsed)), max(map(len, parsed)))
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from None
     charset = "".join(dict.fromkeys(symbol for symbols in known.values() for symbol in symbols))
     return Texts(_parse_charset(charset, place), lengths, parsed)
 
@@ -369,6 +382,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _symbols_of(piece: str, place: str) -> tuple[str, ...]:
+    check(piece not in ("[", "]"), f"{place} has a {piece} without its other bracket")
     if len(piece) == 1:
         return (piece,)
     return tuple(split_characters(_parse_charset(piece[1:-1], place)))
@@ -438,7 +452,8 @@ def _no_design(message: str, name: Any) -> UsageError:
 def _extended(document: dict[str, Any], name: str) -> dict[str, Any]:
     """Return a document with the fields that it leaves to its base, a design of the package.
 
-    Its operators change the first of their kind in the base; the others follow them.
+    The first operator of a kind changes the first of this kind in the base, the second the second;
+    those beyond follow.
     """
     base = document.pop("base", None)
     if base is None:
@@ -447,18 +462,20 @@ def _extended(document: dict[str, Any], name: str) -> dict[str, Any]:
         raise _no_design(f"{name}: base must be a named design, not {show(base)}", base)
     parse_design(document, name)  # names what is wrong by its place in the file
     whole = read_document(base)
-    tables, operators = _tables_of(whole), whole.setdefault("operators", [])
-    if {"pattern", "arithmetic"} & document.get("text", {}).keys():
-        for field in _OF_CHARACTERS:
-            tables["text"].pop(field, None)
+    operators = whole.setdefault("operators", [])
+    unchanged = list(operators)
     for fields in document.pop("operators", []):
-        changed = tables.pop(f"operators.{fields['kind']}", None)
+        changed = next((step for step in unchanged if step["kind"] == fields["kind"]), None)
         if changed is None:
             operators.append(fields)
         else:
+            unchanged.remove(changed)
             changed.update(fields)
     for section in SECTIONS:
-        tables[section].update(document.pop(section, {}))
+        given, fields = document.pop(section, {}), whole.setdefault(section, {})
+        for replaced in chain.from_iterable(_REPLACED.get(field, ()) for field in given):
+            fields.pop(replaced, None)
+        fields.update(given)
     return whole | document
 
 

@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,7 @@ def test_the_design_of_a_folder_is_found_with_the_command_that_trains_on_it(tmp_
     options = ("--count", 20, "--seed", 3, "--workers", 1)
     invoke("generate", "--design", "night", "--out", tmp_path / "night", *options)
     result = invoke("design", "find", tmp_path / "night")
-    assert result.stdout.startswith("night ")
+    assert result.stdout.splitlines()[1].startswith("night ")
     assert "train --draw night" in result.stderr
     facts = json.loads(invoke("design", "find", tmp_path / "night", "--json").stdout)
     assert (facts["found"], len(facts["nearest"])) == (True, 3)
@@ -95,8 +96,11 @@ def test_a_folder_of_no_named_design_is_told_so(tmp_path):
     for number in range(9):
         Image.effect_noise((300, 300), 90 + number).save(tmp_path / f"{number}.png")
     result = invoke("design", "find", tmp_path)
-    assert result.stdout.startswith(f"{tmp_path}: no named design")
-    assert f"adapt {tmp_path}" in result.stderr
+    assert f"{tmp_path}: no named design" in result.stdout
+    assert f"label {tmp_path}" in result.stderr
+    for number in range(9, 50):
+        shutil.copyfile(tmp_path / "0.png", tmp_path / f"{number}.png")
+    assert f"adapt {tmp_path}" in invoke("design", "find", tmp_path).stderr
     inspected = invoke("inspect", tmp_path, "--out", tmp_path.parent / "seen", "--json")
     assert json.loads(inspected.stdout)["looks_like"] is None
 
@@ -105,3 +109,6 @@ def test_a_folder_without_an_image_has_no_design(tmp_path):
     result = invoke("design", "find", tmp_path)
     assert (result.exit_code, result.stdout) == (1, "")
     assert str(tmp_path) in result.stderr
+    result = invoke("design", "find", tmp_path / "gone")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert str(tmp_path / "gone") in result.stderr

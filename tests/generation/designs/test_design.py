@@ -103,8 +103,31 @@ def test_a_design_changes_its_base_field_by_field(tmp_path):
     assert [step["kind"] for step in mine["operators"]] == [*kinds, "blur", "lines"]
     lines = kinds.index("lines")
     assert mine["operators"][lines] == base["operators"][lines] | {"count": 3}
-    path.write_text('base = "wave"\n[text]\npattern = "[0-9]+1="\n')
-    assert parse_design(read_document(str(path)), "it").texts.lengths == Lengths(4, 4)
+
+
+def test_a_field_takes_the_place_of_those_of_the_base_that_it_excludes(tmp_path):
+    path = tmp_path / "mine.toml"
+
+    def read(text):
+        path.write_text(text)
+        return parse_design(read_document(str(path)), "it")
+
+    assert read('base = "wave"\n[text]\npattern = "[0-9]+1="\n').texts.lengths == Lengths(4, 4)
+    assert read('base = "ruoyi-math"\n[text]\nlength = 6\n').texts.lengths == Lengths(6, 6)
+    assert read('base = "wave"\n[fonts]\nkinds = ["mono"]\n').faces == ()
+    assert read('base = "kaptcha"\n[fonts]\nfaces = ["mine.ttf"]\n').kinds == ()
+
+
+def test_the_second_operator_of_a_kind_changes_the_second_of_the_base(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'base = "opencart"\n[[operators]]\nkind = "discs"\n'
+        '[[operators]]\nkind = "discs"\nprobability = 0\n'
+    )
+    base, mine = (parse_design(read_document(str(name)), "it") for name in ("opencart", path))
+    discs = [step.probability for step in mine.steps if step.operator == OPERATORS["discs"]]
+    assert len(mine.steps) == len(base.steps)
+    assert discs[:2] == [1, 0]
 
 
 def test_a_step_draws_its_fields_anew_each_time():
@@ -137,6 +160,11 @@ def test_what_is_drawn_once_is_settled_for_each_image():
         ({"operators": [{"kind": "blur"}] * 65}, "operators 65 64"),
         ({"text": {"arithmetic": True, "length": 4}}, "text.length text.arithmetic"),
         ({"text": {"arithmetic": True, "often": "1"}}, "text.often text.arithmetic"),
+        ({"text": {"arithmetic": True, "pattern": "1"}}, "text.pattern text.arithmetic"),
+        ({"text": {"pattern": "[1-9"}}, "text.pattern ["),
+        ({"text": {"pattern": ["5", "1-9]"]}}, "text.pattern ]"),
+        ({"text": {"pattern": "A[]B"}}, "text.pattern ["),
+        ({"text": {"pattern": "1" * 65}}, "text.pattern 64 65"),
         ({"text": {"often": 0}}, "text.often 0"),
         ({"fonts": {"faces": ["a"], "sha256": []}}, "fonts.sha256 fonts.faces"),
         ({"text": {"often": "a", "charset": "bc"}}, 'text.often "a"'),
