@@ -1,16 +1,16 @@
 """Train on named designs alone, and read the images of the generators that they imitate.
 
-    python benchmarks/designs.py SETS --out FOLDER [NAME ...]
+    python benchmarks/designs.py SETS --out FOLDER [--epochs N] [NAME ...]
     python benchmarks/designs.py --looks
 
 SETS has a folder of labelled images for each generator: `kaptcha` for the design kaptcha,
 `ruoyi_char` for ruoyi-char. No image of it is trained on. Without names, all designs with a folder.
 
 For each design: what the model in the package reads, told nothing, of the generator's images and of
-300 drawn ones; then `train --draw NAME`, and what its model reads. Texts are
-compared without case and without blanks. FOLDER keeps the runs, the facts of each as JSON, and a
-sheet for each with the generator's images above the drawn ones. Finished designs are not trained
-again. The tables are printed in Markdown.
+300 drawn ones; then `train --draw NAME`, and what its model reads. A training ends early when it no
+longer improves. Texts are compared without case and without blanks. FOLDER keeps the runs, the
+facts of each as JSON, and a sheet for each with the generator's images above the drawn ones.
+Finished designs are not trained again. The tables are printed in Markdown.
 
 --looks writes the looks of all named designs, which `design find` compares with.
 """
@@ -41,7 +41,7 @@ from captcha_ocr.system.files import write_atomic
 DRAWN = 300  # images of a design that the model in the package reads
 OF_LOOK = 100  # images of a design that its look is taken from
 OF_SHEET = 18  # images of each kind
-EPOCH, EPOCHS = 2000, 10  # images, and how often the training is looked at
+EPOCH = 2000  # images, after which the training is looked at
 LEVELS = (0.9, 0.99)
 Labelled = list[tuple[Image.Image, str]]
 
@@ -74,7 +74,7 @@ def score(recognizer: Recognizer, images: Labelled) -> dict[str, Any]:
     }
 
 
-def measure(name: str, folder: Path, out: Path) -> dict[str, Any]:
+def measure(name: str, folder: Path, out: Path, epochs: int) -> dict[str, Any]:
     """Train on a design and read its generator's images; return the facts."""
     theirs, drawn, run = read_set(folder), draw_images(name, DRAWN), out / name
     tiles = [Tile(image, folder.name, text) for image, text in theirs[:OF_SHEET]]
@@ -82,7 +82,7 @@ def measure(name: str, folder: Path, out: Path) -> dict[str, Any]:
     draw_sheet(tiles, out / f"{name}.png", rows=-(-len(tiles) // COLUMNS))
     captcha_ocr(
         *("train", "--draw", name, "--out", run, "--quiet"),
-        *("--images", EPOCH, "--epochs", EPOCHS, "--repeat", 1),
+        *("--images", EPOCH, "--epochs", epochs, "--repeat", 1),
     )
     finished = json.loads((run / "run.json").read_bytes())["finished"]
     of_package = Recognizer(threads=1)
@@ -162,6 +162,7 @@ def main() -> None:
     parser.add_argument("sets", type=Path, nargs="?", help="a folder for each generator")
     parser.add_argument("names", nargs="*", help="designs")
     parser.add_argument("--out", type=Path, default=Path("runs/designs"), help="for the runs")
+    parser.add_argument("--epochs", type=int, default=10, help=f"at most, of {EPOCH:,} images")
     parser.add_argument("--looks", action="store_true", help="write the looks of the designs")
     arguments = parser.parse_args()
     if arguments.looks:
@@ -174,7 +175,8 @@ def main() -> None:
     for name in names:
         path = arguments.out / f"{name}.json"
         if not path.exists():
-            write_atomic(path, json.dumps(measure(name, folders[name], arguments.out)).encode())
+            fact = measure(name, folders[name], arguments.out, arguments.epochs)
+            write_atomic(path, json.dumps(fact).encode())
         facts.append(json.loads(path.read_bytes()))
         print(name, show_share(facts[-1]["own"]), facts[-1]["own"]["wrong"], file=sys.stderr)
     print_tables(facts)
