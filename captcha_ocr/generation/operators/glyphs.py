@@ -149,8 +149,9 @@ def squares(mask: Mask, rng: random.Random, pitch: float, width: float, angle: f
     index = (down.astype(int) * (int(across.max()) + 1) + across.astype(int)).ravel()
     covered = np.bincount(index, mask.ravel()) >= 255 / 3 * np.bincount(index).clip(1)
     to_side = np.minimum(np.abs(across - np.rint(across)), np.abs(down - np.rint(down))) * pitch
-    inked = covered[index].reshape(mask.shape) * np.clip((width + 1) / 2 - to_side, 0, 1)
-    return (inked * 255).astype(np.uint8)
+    lines = 255 * np.clip((width + 1) / 2 - to_side, 0, 1)
+    built: Mask = (lines * covered[index].reshape(mask.shape)).astype(np.uint8)
+    return built
 
 
 @operator("stroke", level=Number(1, 255, 128, whole=True))
