@@ -107,24 +107,24 @@ def images_until(run: Path, level: float) -> int | None:
 
 def show_share(scored: dict[str, Any]) -> str:
     """Show which share was read."""
-    return f"{scored['read'] / scored['images']:.0%}"
+    return f"{100 * scored['read'] / scored['images']:.0f} %"
 
 
 def print_tables(facts: Sequence[dict[str, Any]]) -> None:
     """Print what the designs' own models read, the named designs, and how weak generators are."""
     by_name = {each["design"]: each for each in facts}
-    print("| design | its own model reads (95 % interval) | told nothing | trained on |")
-    print("|---|---|---|---|")
+    print("| design | its own model reads (95 % interval) | told nothing | trained on | minutes |")
+    print("|---|---|---|---|---|")
     for name, each in by_name.items():
         own = each["own"]
         low, high = wilson_interval(own["read"], own["images"])
         print(
             f"| `{name}` | {show_share(own)} ({low:.0%} to {high:.0%})"
-            f" | {show_share(each['free'])} | {each['trained_on']:,} |"
+            f" | {show_share(each['free'])} | {each['trained_on']:,} | {each['minutes']:.1f} |"
         )
     shares = [each["own"]["read"] / each["own"]["images"] for each in facts]
     good = sum(share >= LEVELS[0] for share in shares)
-    print(f"\n{len(facts)} designs: mean {np.mean(shares):.1%}, {good} of 90 % and more")
+    print(f"\n{len(facts)} designs: mean {100 * np.mean(shares):.1f} %, {good} of 90 % and more")
     print("\n| name | look | read | |\n|---|---|---|---|")
     for name in design_names():
         read = show_share(by_name[name]["own"]) if name in by_name else ""
@@ -136,10 +136,10 @@ def print_tables(facts: Sequence[dict[str, Any]]) -> None:
     print("|---|---|---|---|---|---|---|")
     for each in sorted(facts, key=lambda each: -each["free"]["read"] / each["free"]["images"]):
         until = ", ".join(f"{images:,}" if images else "not reached" for images in each["images"])
+        name, free = each["design"], show_share(each["free"])
         print(
-            f"| {each['design']} | ![](designs/{each['design']}.png) | {show_share(each['free'])}"
-            f" | {show_share(each['free_drawn'])} | {until} | {each['minutes']:.1f}"
-            f" | {show_share(each['own'])} |"
+            f"| {name} | ![{name}](designs/{name}.png) | {free} | {show_share(each['free_drawn'])}"
+            f" | {until} | {each['minutes']:.1f} | {show_share(each['own'])} |"
         )
 
 

@@ -8,7 +8,7 @@ import click
 
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import FOLDER, DeclaredCommand, Given, takes
-from captcha_ocr.cli.wording import report, word_command
+from captcha_ocr.cli.wording import given_words, report, word_command
 from captcha_ocr.errors import Command, check
 from captcha_ocr.options.adapting import FEWEST_IMAGES
 from captcha_ocr.options.declaration import Options, option
@@ -76,7 +76,8 @@ def preview(name: str, given: Given) -> None:
         "redrawn": redrawn,
         "illegible": sum(reasons.values()),
     }
-    report(facts, "; ".join(words), command_line("generate", "--design", name))
+    texts = given_words("lengths", "charset", "fonts", "seed")
+    report(facts, "; ".join(words), command_line("generate", "--design", name, *texts))
 
 
 @design.command(name="list", cls=DeclaredCommand)
@@ -120,12 +121,13 @@ def find(folder: Path, given: Given) -> None:
     lines = [f"distances of looks: 0 is the same, above {NEAR} another"]
     for name, distance in nearest:
         lines.append(f"{name:{_WIDTH}}{distance:.2f}  {describe_design(name)}")
-    command = first.training
     if not first.is_near:
         lines.append(f"{folder}: no named design looks like it")
+    if first.is_near:
+        command = first.training
+    elif len(images) < FEWEST_IMAGES:
+        command = Command("label", (folder,))
+    else:
         command = adapt_command(folder)
-        if len(images) < FEWEST_IMAGES:
-            command = Command("label", (folder,))
-    following = word_command(command)
     facts = {"found": first.is_near, "nearest": [design._asdict() for design in nearest]}
-    report(facts, "\n".join(lines), following)
+    report(facts, "\n".join(lines), word_command(command))

@@ -24,7 +24,7 @@ from captcha_ocr.options.training import (
     preset_for,
     preset_named,
 )
-from captcha_ocr.system.console import ProgressBar, say
+from captcha_ocr.system.console import ProgressBar, counted, say
 from captcha_ocr.system.processors import rank_and_world_size
 from captcha_ocr.system.signals import deferred
 
@@ -139,8 +139,9 @@ def train(folder: Path | None, given: Given) -> None:
     if test is not None:
         low, high = test["interval"]
         what = "agreement with a model's readings" if "against" in test else "exact match"
+        number = f"{test['images']:,}" if drawing is None else counted(test["images"], "drawing")
         score = (
-            f"test {what} {test['exact_match']:.2%} of {test['images']:,} (95 % interval "
+            f"test {what} {test['exact_match']:.2%} of {number} (95 % interval "
             f"{low:.2%} to {high:.2%}), per character {test['character_accuracy']:.2%}"
         )
     facts = {"out": str(out), **asdict(finished)}

@@ -97,9 +97,7 @@ SECTIONS = {
     "fonts": ["faces", "kinds", "sha256", *FONTS],
 }
 _REPLACED = {  # fields of a base that give way to one of a document
-    "length": ("pattern", "arithmetic"),
-    "charset": ("pattern", "arithmetic"),
-    "often": ("pattern", "arithmetic"),
+    **dict.fromkeys(_OF_CHARACTERS, ("pattern", "arithmetic")),
     "pattern": (*_OF_CHARACTERS, "arithmetic"),
     "arithmetic": (*_OF_CHARACTERS, "pattern"),
     "faces": ("kinds", "sha256"),
@@ -222,6 +220,7 @@ def parse_design(document: Mapping[str, Any], name: str) -> Design:
     sections = {section: document.get(section, {}) for section in SECTIONS}
     for section, fields in sections.items():
         check(isinstance(fields, Mapping), f"{name}: {section} must be a table: [{section}]")
+        check("base" not in fields, f"{name}: base must stand above [{section}]")
         _check_names(fields, SECTIONS[section], f"{name}: [{section}]", "field")
     canvas, text, fonts = sections.values()
     redraw = document.get("redraw_illegible", True)

@@ -49,6 +49,7 @@ def test_the_options_of_the_text_hold_for_a_preview():
         "design", "preview", "captcha", "--count", 1, "--length", "2-3", "--charset", "digits"
     )
     assert "1 image of 2-3 characters" in result.stdout
+    assert "--design captcha --length=2-3 --charset=digits\n" in result.stderr
     assert invoke("design", "preview", "captcha", "--count", 601).exit_code == 2
 
 

@@ -59,6 +59,7 @@ def test_train_draws_its_images_and_computes_with_the_wanted_threads(drawings, t
     assert (facts["epochs"], facts["test"]["images"]) == (1, 6)
     assert "2 threads" in result.stderr
     assert "next: captcha-ocr eval --model run --device=cpu --threads=2\n" in result.stderr
+    assert "of 6 drawings" in invoke("train", *options).stdout
     refused = invoke("train", *options, "--repeat", 3, "--case-sensitive")
     assert refused.exit_code == 2
     assert "--repeat: 1 -> 3" in refused.stderr

@@ -155,6 +155,7 @@ def test_what_is_drawn_once_is_settled_for_each_image():
         ({"cnavas": {}}, "'cnavas' did you mean canvas?".replace("'", '"')),
         ({"zzzz": {}}, "canvas text fonts operators"),
         ({"text": {"colour": "#ffffff"}}, "[text] color?"),
+        ({"text": {"base": "captcha"}}, "base above [text]"),
         ({"operators": [{"kind": "lines"}, {"kind": "linse"}]}, "operator 2 lines?"),
         ({"operators": [{"kind": "blur", "sgima": 1}]}, "operator 1 (blur) sigma?"),
         ({"operators": [{"kind": "blur"}] * 65}, "operators 65 64"),
