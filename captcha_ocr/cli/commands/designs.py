@@ -25,6 +25,7 @@ _ADVICE = {  # on what makes images illegible
 _PICTURE = "docs/designs/{}.png"
 _WIDTH = 26  # characters of a column with names
 _NEAREST = 3  # designs that find names
+_SURE = 20  # images of a folder whose design is found for 95 %
 _MAX_PREVIEW = 600  # images on a sheet: it is then some 9,000 pixels high
 
 
@@ -57,6 +58,7 @@ def preview(name: str, given: Given) -> None:
         from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
 
     options = given[_PreviewCommand]
+    check(options.out != Path(name), f"{name} is the design, which `out` would replace")
     plan = plan_drawing(replace(given[DrawingOptions], design=name, count=options.count))
     drawer = Drawer(plan)
     captchas = [drawer.draw(index) for index in range(options.count)]
@@ -119,6 +121,8 @@ def find(folder: Path, given: Given) -> None:
     nearest = find_designs(folder, images)[:_NEAREST]
     first = nearest[0]
     lines = [f"distances of looks: 0 is the same, above {NEAR} another"]
+    if len(images) < _SURE:
+        lines.append(f"of {counted(len(images), 'image')}; {_SURE} or more tell surely")
     for name, distance in nearest:
         lines.append(f"{name:{_WIDTH}}{distance:.2f}  {describe_design(name)}")
     if not first.is_near:

@@ -472,7 +472,8 @@ def _extended(document: dict[str, Any], name: str) -> dict[str, Any]:
             changed.update(fields)
     for section in SECTIONS:
         given, fields = document.pop(section, {}), whole.setdefault(section, {})
-        for replaced in chain.from_iterable(_REPLACED.get(field, ()) for field in given):
+        effective = [field for field, value in given.items() if value]  # arithmetic = false is not
+        for replaced in chain.from_iterable(_REPLACED.get(field, ()) for field in effective):
             fields.pop(replaced, None)
         fields.update(given)
     return whole | document

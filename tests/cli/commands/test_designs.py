@@ -42,6 +42,9 @@ def test_a_preview_draws_the_images_of_generate_in_the_file_and_number_that_are_
     assert Path("again.png").read_bytes() == Path("preview.png").read_bytes()
     invoke(*preview, "--seed", 5, "--out", "other.png")
     assert Path("other.png").read_bytes() != Path("preview.png").read_bytes()
+    refused = invoke(*preview, "--out", tmp_path / "mine.toml")
+    assert (refused.exit_code, "--out" in refused.stderr) == (2, True)
+    assert (tmp_path / "mine.toml").read_text().startswith("[text]")
 
 
 def test_the_options_of_the_text_hold_for_a_preview():
@@ -86,6 +89,9 @@ def test_the_design_of_a_folder_is_found_with_the_command_that_trains_on_it(tmp_
     invoke("generate", "--design", "night", "--out", tmp_path / "night", *options)
     result = invoke("design", "find", tmp_path / "night")
     assert result.stdout.splitlines()[1].startswith("night ")
+    (tmp_path / "one").mkdir()
+    shutil.copy(next((tmp_path / "night").glob("*.png")), tmp_path / "one")
+    assert "of 1 image; 20 or more" in invoke("design", "find", tmp_path / "one").stdout
     assert "train --draw night" in result.stderr
     facts = json.loads(invoke("design", "find", tmp_path / "night", "--json").stdout)
     assert (facts["found"], len(facts["nearest"])) == (True, 3)

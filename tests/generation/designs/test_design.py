@@ -116,6 +116,7 @@ def test_a_field_takes_the_place_of_those_of_the_base_that_it_excludes(tmp_path)
     assert read('base = "ruoyi-math"\n[text]\nlength = 6\n').texts.lengths == Lengths(6, 6)
     assert read('base = "wave"\n[fonts]\nkinds = ["mono"]\n').faces == ()
     assert read('base = "kaptcha"\n[fonts]\nfaces = ["mine.ttf"]\n').kinds == ()
+    assert read('base = "kaptcha"\n[text]\narithmetic = false\n').texts.lengths.longest == 5
 
 
 def test_the_second_operator_of_a_kind_changes_the_second_of_the_base(tmp_path):
