@@ -58,7 +58,8 @@ def preview(name: str, given: Given) -> None:
         from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
 
     options = given[_PreviewCommand]
-    check(options.out != Path(name), f"{name} is the design, which `out` would replace")
+    is_design = options.out.resolve() == Path(name).resolve()
+    check(not is_design, f"{name} is the design, which `out` would replace")
     plan = plan_drawing(replace(given[DrawingOptions], design=name, count=options.count))
     drawer = Drawer(plan)
     captchas = [drawer.draw(index) for index in range(options.count)]
@@ -125,13 +126,10 @@ def find(folder: Path, given: Given) -> None:
         lines.append(f"of {counted(len(images), 'image')}; {_SURE} or more tell surely")
     for name, distance in nearest:
         lines.append(f"{name:{_WIDTH}}{distance:.2f}  {describe_design(name)}")
+    command = first.training
     if not first.is_near:
         lines.append(f"{folder}: no named design looks like it")
-    if first.is_near:
-        command = first.training
-    elif len(images) < FEWEST_IMAGES:
-        command = Command("label", (folder,))
-    else:
-        command = adapt_command(folder)
+        is_few = len(images) < FEWEST_IMAGES
+        command = Command("label", (folder,)) if is_few else adapt_command(folder)
     facts = {"found": first.is_near, "nearest": [design._asdict() for design in nearest]}
     report(facts, "\n".join(lines), word_command(command))

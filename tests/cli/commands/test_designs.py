@@ -42,8 +42,10 @@ def test_a_preview_draws_the_images_of_generate_in_the_file_and_number_that_are_
     assert Path("again.png").read_bytes() == Path("preview.png").read_bytes()
     invoke(*preview, "--seed", 5, "--out", "other.png")
     assert Path("other.png").read_bytes() != Path("preview.png").read_bytes()
-    refused = invoke(*preview, "--out", tmp_path / "mine.toml")
-    assert (refused.exit_code, "--out" in refused.stderr) == (2, True)
+    (tmp_path / "link.toml").symlink_to("mine.toml")
+    for place in (tmp_path / "mine.toml", tmp_path / "link.toml"):
+        refused = invoke(*preview, "--out", place)
+        assert (refused.exit_code, "--out" in refused.stderr) == (2, True)
     assert (tmp_path / "mine.toml").read_text().startswith("[text]")
 
 
