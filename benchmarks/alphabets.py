@@ -18,17 +18,10 @@ from pathlib import Path
 
 from bench import OCR, end_cleanly, epochs_of, hardware, output_of, versions
 
+from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.options.training import PRESETS
 
 FRESH = 2000
-
-
-def gb2312_level_1() -> str:
-    """Return the 3,755 characters of GB2312's rows 16 to 55."""
-    codes = (bytes([0xA0 + row, 0xA0 + cell]) for row in range(16, 56) for cell in range(1, 95))
-    return "".join(
-        code.decode("gb2312", "ignore") for code in codes
-    )  # the last row has five cells less
 
 
 def main() -> None:
@@ -56,7 +49,7 @@ def main() -> None:
         seconds[step] = round(time.perf_counter() - started, 1)
         return output
 
-    folder, characters = arguments.folder, gb2312_level_1()
+    folder, characters = arguments.folder, NAMED_ALPHABETS["chinese"]
     images, fresh, shards, out = (folder / name for name in ("images", "fresh", "shards", "run"))
     draw = ("generate", "--quiet", "--charset", characters, "--fonts", arguments.font)
     run("generate", *draw, "--count", arguments.count, "--out", images)

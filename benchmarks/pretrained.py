@@ -4,12 +4,11 @@ score it.
     make pretrained
     python benchmarks/pretrained.py FONTS... [--stage N | --pack [--scores FILE]]
 
-FONTS are folders of fonts: those of docs/designs.md and of benchmarks/fonts.txt. (The first two
-stages were trained without the latter.) Every SCORING-th family of a folder is kept for scoring and
-never drawn in training. A stage starts from the weights that the stage before it left, in half
-precision, or from those in the package if it left none here. A stage that was stopped continues.
---pack exports the weights into the package, scores them, and writes the card. FILE is what
-zero_shot.py prints, for the card.
+FONTS are folders of fonts: those of docs/designs.md and of benchmarks/fonts.txt. Every SCORING-th
+family of a folder is kept for scoring and never drawn in training. A stage starts from the weights
+that the stage before it left, in half precision, or from those in the package if it left none here.
+A stage that was stopped continues. --pack exports the weights into the package, scores them, and
+writes the card. FILE is what zero_shot.py prints, for the card.
 """
 
 import argparse
@@ -20,10 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from captcha_ocr.generation.designs.design import DESIGNS
 from captcha_ocr.generation.fonts.catalogue import find_faces
 from captcha_ocr.inference.model_folder import CARD_FILE, PRETRAINED, find_model_folder
-from captcha_ocr.network.weights import blend_weights, load_model, save_model
+from captcha_ocr.network.weights import load_model, save_model
 from captcha_ocr.scores import wilson_interval
 from captcha_ocr.system.files import write_atomic
 
@@ -34,18 +32,17 @@ SEEDS = 20_000  # the seed of stage n is n after this
 CALIBRATION_SEED, TEST_SEED = 30_000, 90_000
 CALIBRATION = 1400  # drawings from which the 8-bit network takes its scales, and is compared
 TESTED = 10_000  # images of the captcha package, in each of its two warps
-RANDOM = ("random",)
 PACKAGE = ("captcha", "captcha-classic")
-ZEROS = tuple(
-    f"{design}-zeros.toml" for design in PACKAGE
-)  # texts of O and 0, the commonest errors
+# Its images with many 0 and O, the commonest errors, and with texts of all kinds in other sizes
+OF_PACKAGE = tuple(f"{design}-{kind}.toml" for design in PACKAGE for kind in ("often", "any"))
+ALPHABETS = ("0-9", "a-z", "A-Z", "a-z0-9", "A-Z0-9", "A-Za-z0-9")
+LENGTHS = (4, 4, 5, 6)
+ALL = ("random",) * 7 + ("random:named",) * 5 + OF_PACKAGE
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The options of train for a stage, and whether it leaves the mean of its weights and those it
-    starts from.
-    """
+    """The options of train for a stage."""
 
     designs: tuple[str, ...]
     images: int  # of an epoch
@@ -53,41 +50,13 @@ class Stage:
     epochs: int
     batch_size: int
     learning_rate: float
-    mean: bool = False
+    schedule: str = "onecycle"
 
 
-# The first two take 10 minutes on an H200 with 16 processors that draw. The others ran on 2 cores.
 STAGES = (
-    Stage(RANDOM, images=60_000, repeat=4, epochs=68, batch_size=128, learning_rate=4e-3),
-    Stage(
-        RANDOM, images=60_000, repeat=4, epochs=12, batch_size=128, learning_rate=1.5e-3, mean=True
-    ),
-    Stage(
-        RANDOM * 4 + PACKAGE,
-        images=20_000,
-        repeat=2,
-        epochs=32,
-        batch_size=32,
-        learning_rate=5e-4,
-        mean=True,
-    ),
-    Stage(
-        RANDOM * 4 + PACKAGE,
-        images=20_000,
-        repeat=2,
-        epochs=10,
-        batch_size=32,
-        learning_rate=1.5e-4,
-    ),
-    Stage(
-        RANDOM * 4 + PACKAGE + ZEROS,
-        images=20_000,
-        repeat=2,
-        epochs=44,
-        batch_size=32,
-        learning_rate=2e-4,
-        mean=True,
-    ),
+    # 10 minutes on an H200 with 16 processors that draw.
+    Stage(("random",), images=60_000, repeat=4, epochs=80, batch_size=128, learning_rate=4e-3),
+    Stage(ALL, images=25_000, repeat=2, epochs=60, batch_size=64, learning_rate=1e-3),
 )
 
 
@@ -110,14 +79,16 @@ def share_fonts(fonts: Path, out: Path) -> None:
             link.symlink_to(path.resolve())
 
 
-def write_zeros(out: Path) -> None:
-    """Write the two designs of ZEROS."""
+def write_designs(out: Path) -> None:
+    """Write the designs of OF_PACKAGE."""
     out.mkdir(parents=True, exist_ok=True)
-    for design, name in zip(PACKAGE, ZEROS, strict=True):
-        drawn = (DESIGNS / f"{design}.toml").read_text(encoding="utf-8")
-        write_atomic(
-            out / name, drawn.replace('charset = "upper-alnum"', 'charset = "0O"').encode()
-        )
+    texts = [f'"{f"[{alphabet}]" * length}"' for alphabet in ALPHABETS for length in LENGTHS]
+    of_all_kinds = f"pattern = [{', '.join(texts)}]"
+    for design in PACKAGE:
+        base, sizes = f'base = "{design}"', "[canvas]\nwidth = [150, 200]\nheight = [54, 72]"
+        often, other = out / f"{design}-often.toml", out / f"{design}-any.toml"
+        write_atomic(often, f'{base}\n\n[text]\noften = "0O"\n'.encode())
+        write_atomic(other, f"{base}\n\n{sizes}\n\n[text]\n{of_all_kinds}\n".encode())
 
 
 def training(number: int, out: Path) -> list[str]:
@@ -125,7 +96,7 @@ def training(number: int, out: Path) -> list[str]:
     stage = STAGES[number - 1]
     drawn = ["--case-sensitive", "--fonts", str(out / "fonts" / "train")]
     for design in stage.designs:
-        place = str(out / design) if design in ZEROS else design
+        place = str(out / design) if design in OF_PACKAGE else design
         drawn += ["--draw", place]
     how = ["--preset", "general", "--images", str(stage.images), "--repeat", str(stage.repeat)]
     how += [
@@ -135,6 +106,8 @@ def training(number: int, out: Path) -> list[str]:
         str(stage.batch_size),
         "--lr",
         str(stage.learning_rate),
+        "--schedule",
+        stage.schedule,
     ]
     how += ["--seed", str(SEEDS + number)]
     start = ["--init", str(weights_in(out))] if number > 1 else []
@@ -159,8 +132,6 @@ def weights_in(out: Path) -> Path:
 def keep(out: Path, number: int) -> None:
     """Write the best weights of stage `number` in half precision."""
     model = load_model(find_model_folder(out / f"stage-{number}"))
-    if STAGES[number - 1].mean:
-        blend_weights(model, load_model(weights_in(out)).state_dict(), 0.5)
     save_model(
         out / "weights", model.half(), {"trained_by": f"benchmarks/pretrained.py, stage {number}"}
     )
@@ -244,7 +215,7 @@ def main() -> None:
     parser.add_argument("--scores", type=Path, help="what zero_shot.py printed")
     parser.add_argument("--out", type=Path, default=DATA_FOLDER)
     arguments = parser.parse_args()
-    write_zeros(arguments.out)
+    write_designs(arguments.out)
     for folder in arguments.fonts:
         share_fonts(folder, arguments.out / "fonts")
     all_stages = [] if arguments.pack else range(1, len(STAGES) + 1)

@@ -1,12 +1,16 @@
-"""Score models on sets of captchas that they were not trained on, beside both models of ddddocr.
+"""Score models on sets of captchas that they were not trained on, beside other programs.
 
-    python benchmarks/zero_shot.py SETS/keras_v2 SETS/designs/* [--model MODEL] [--ddddocr PYTHON]
+    python benchmarks/zero_shot.py SETS/keras_v2 SETS/designs/* [--model MODEL] \\
+        [--ddddocr PYTHON] [--rapidocr PYTHON]
 
-Each folder has images and a labels.csv. Texts are compared case folded: by what a reader says when
-it is told nothing but the image, and when it is told the characters of the set. The share that is
-right with case stands beside the first. Images are read one by one on one thread. Of ours also the
-calibration: of all readings, and of those that --min-confidence 0.9 lets through. --ddddocr names a
-Python that has ddddocr (pip install ddddocr); it runs after our model, in the same call.
+Each folder has images and a labels.csv; those below one folder are a group. Texts are compared case
+folded, blanks absent (labels write them as `_`): by what a reader says when it is told nothing but
+the image, and when it is told the characters of the set. The share that is right with case stands
+beside the first. Images are read one by one on one thread. Of ours also the calibration: of all
+readings, and of those that --min-confidence 0.9 lets through. --ddddocr names a Python that has
+ddddocr (pip install ddddocr), of which both models run; --rapidocr one that has rapidocr and
+onnxruntime, of which recognition alone runs, and which cannot be told characters. At the end there
+is a table of the groups, then JSON.
 """
 
 import argparse
@@ -20,6 +24,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,15 +59,35 @@ texts = [reader.classification(image) for image in images]
 print(json.dumps([texts, time.perf_counter() - started]))
 """
 
+# The same for RapidOCR.
+RAPIDOCR = """
+import base64, io, json, sys, time
+import numpy
+from PIL import Image
+from rapidocr import RapidOCR
+job = json.load(sys.stdin)
+one_thread = {f"EngineConfig.onnxruntime.{name}_op_num_threads": 1 for name in ("intra", "inter")}
+reader = RapidOCR(params={"Global.log_level": "error", **one_thread})
+def read(image):
+    pixels = numpy.asarray(Image.open(io.BytesIO(base64.b64decode(image))).convert("RGB"))
+    found = reader(pixels[..., ::-1], use_det=False, use_cls=False, use_rec=True)
+    return found.txts[0] if found.txts else ""
+read(job["images"][0])
+started = time.perf_counter()
+texts = [read(image) for image in job["images"]]
+print(json.dumps([texts, time.perf_counter() - started]))
+"""
+
 
 class Reader(NamedTuple):
-    """A model of ours (a folder, or None for the one in the package), or one of ddddocr, run by
-    `python`.
+    """A model of ours (a folder, or None for the one in the package), or another program, which
+    `python` runs by a `script`.
     """
 
     name: str
     model: str | None = None
     python: str | None = None
+    script: str = ""
 
     def read(
         self, paths: Sequence[Path], characters: str | None
@@ -86,7 +111,7 @@ class Reader(NamedTuple):
         )  # it often reads the other case
         images = [base64.b64encode(on_white(path)).decode() for path in paths]
         job = {"images": images, "characters": both, "beta": self.name.endswith("beta")}
-        command = [self.python, "-c", DDDDOCR]
+        command = [self.python, "-c", self.script]
         result = subprocess.run(
             command, input=json.dumps(job), capture_output=True, text=True, check=True
         )
@@ -109,6 +134,11 @@ def on_white(path: Path) -> bytes:
     return stream.getvalue()
 
 
+def without_blanks(text: str) -> str:
+    """Return a text without its blanks, which labels of sums write as `_`."""
+    return text.replace(" ", "").replace("_", "")
+
+
 def known_to(charset: Charset, characters: str) -> str:
     """Return those characters that a model knows, in both cases."""
     both = dict.fromkeys(characters.upper() + characters.lower())
@@ -122,10 +152,16 @@ def score(reader: Reader, folder: Path) -> dict[str, Any]:
     with open(folder / "labels.csv", encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     paths = [folder / row["filename"] for row in rows]
-    truths = [row["text"] for row in rows]
-    result: dict[str, Any] = {"set": folder.name, "reader": reader.name, "images": len(rows)}
+    truths = [without_blanks(row["text"]) for row in rows]
+    result: dict[str, Any] = {
+        "group": folder.parent.name,
+        "set": folder.name,
+        "reader": reader.name,
+        "images": len(rows),
+    }
     for name, characters in (("free", None), ("told", "".join(sorted({*"".join(truths)})))):
         texts, confidences, seconds = reader.read(paths, characters)
+        texts = list(map(without_blanks, texts))
         right = [
             text.casefold() == truth.casefold() for text, truth in zip(texts, truths, strict=True)
         ]
@@ -146,7 +182,8 @@ def calibration(judged: Sequence[tuple[float, bool]]) -> dict[str, Any]:
     sure.
     """
     ranked = np.array(sorted(judged, key=lambda each: each[0]), dtype=np.float64)  # (N, 2)
-    gaps = [len(group) * abs(np.subtract(*group.mean(0))) for group in np.array_split(ranked, 10)]
+    groups = np.array_split(ranked, min(10, len(ranked)))
+    gaps = [len(group) * abs(np.subtract(*group.mean(0))) for group in groups]
     sure = [each for each in judged if each[0] >= SURE]
     right = sum(is_right for _, is_right in sure)
     mean = sum(confidence for confidence, _ in sure) / max(1, len(sure))
@@ -173,10 +210,40 @@ def describe_sure(result: dict[str, Any]) -> str:
     )
 
 
+def tabulate(results: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a table of the groups: means in percent, told nothing and told the characters, and
+    ours beside the best of the others for each set.
+    """
+    names = list(dict.fromkeys(result["reader"] for result in results))
+    titles = ["group", "sets", *names, "best of the others", "ours is ahead on"]
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for group in dict.fromkeys(result["group"] for result in results):
+        own = [result for result in results if result["group"] == group]
+        by_reader = [
+            {each["set"]: each for each in own if each["reader"] == name} for name in names
+        ]
+        lines.append(f"| {group} | {' | '.join(describe_group(by_reader))} |")
+    return lines
+
+
+def describe_group(by_reader: Sequence[dict[str, dict[str, Any]]]) -> list[str]:
+    """Return the cells of a row: by_reader has the results of each reader by set, ours first."""
+    ours, *others = by_reader
+    cells = [str(len(ours))]
+    for results in by_reader:
+        free, told = (mean(each[kind] for each in results.values()) for kind in ("free", "told"))
+        cells.append(f"{free:.1%}; {told:.1%}")
+    if not others:
+        return [*cells, "", ""]
+    best = {name: max(results[name]["free"] for results in others) for name in ours}
+    ahead = sum(ours[name]["free"] > share for name, share in best.items())
+    return [*cells, f"{mean(best.values()):.1%}", f"{ahead} of {len(best)}"]
+
+
 def main() -> None:
     """Score every reader on every folder.
 
-    Print a line for each as it is done, and JSON at the end.
+    Print a line for each as it is done, then the table and JSON.
     """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -186,13 +253,16 @@ def main() -> None:
         "--model", help="a model or run folder; without it, the model in the package"
     )
     parser.add_argument("--ddddocr", metavar="PYTHON", help="a Python that has ddddocr")
+    parser.add_argument("--rapidocr", metavar="PYTHON", help="a Python that has rapidocr")
     arguments = parser.parse_args()
     readers = [Reader("ours", arguments.model)]
     if arguments.ddddocr:
         readers += [
-            Reader("ddddocr", python=arguments.ddddocr),
-            Reader("ddddocr beta", python=arguments.ddddocr),
+            Reader(name, python=arguments.ddddocr, script=DDDDOCR)
+            for name in ("ddddocr", "ddddocr beta")
         ]
+    if arguments.rapidocr:
+        readers.append(Reader("RapidOCR", python=arguments.rapidocr, script=RAPIDOCR))
     results = []
     for folder in arguments.folders:
         for reader in readers:
@@ -206,6 +276,7 @@ def main() -> None:
                 f"{result['ms_per_image']:.2f} ms{describe_sure(result)}",
                 file=sys.stderr,
             )
+    print("\n".join(tabulate(results)), file=sys.stderr)
     print(json.dumps(results))
 
 

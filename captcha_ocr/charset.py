@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 Case = Literal["lower", "upper", None]
 
+# The 3,755 most frequent characters of simplified Chinese: level 1 of GB 2312, rows 16 to 55.
+_CHINESE = b"".join(
+    bytes((row, cell)) for row in range(0xB0, 0xD8) for cell in range(0xA1, 0xFF)
+).decode("gb2312", "ignore")  # the last row has five cells less
+
 NAMED_ALPHABETS = {
     "digits": string.digits,
     "upper": string.ascii_uppercase,
@@ -27,6 +32,7 @@ NAMED_ALPHABETS = {
     "alnum": string.ascii_uppercase + string.ascii_lowercase + string.digits,
     # Without 0 O, 1 I L: the pairs that people and networks confuse most often.
     "no-lookalikes": "ABCDEFGHJKMNPQRSTUVWXYZ23456789",
+    "chinese": _CHINESE,
 }
 # Words that people write for one: what to write instead
 _MEANT = {

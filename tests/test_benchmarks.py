@@ -1,5 +1,6 @@
 import importlib
 import json
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from captcha_ocr.cli.app import main
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+SAMPLES = BENCHMARKS.parent / "data" / "samples"
 
 
 @pytest.fixture
@@ -19,7 +21,9 @@ def benchmark(short_runs, monkeypatch, capsys):
     def run(script: str, arguments: str) -> str:
         monkeypatch.setattr(sys, "argv", [script, *arguments.split()])
         importlib.import_module(script).main()
-        return capsys.readouterr().out
+        printed = capsys.readouterr()
+        sys.stderr.write(printed.err)  # for the test
+        return printed.out
 
     before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
     monkeypatch.syspath_prepend(BENCHMARKS)
@@ -110,3 +114,33 @@ def test_adapt_sees_images_without_their_names_and_is_tested_on_others(tmp_path,
     assert [link.resolve() for link in links] == [path.resolve() for path, _ in learnt]
     result = {"tested": 300, "right": [150, 180, 240, 260, 270]}
     assert "adapted 90.00%" in adapt.pool([result])
+
+
+def test_readers_are_scored_by_groups_with_blanks_absent_and_beside_other_programs(
+    benchmark, tmp_path, monkeypatch, capsys
+):
+    for group, text in (("real", "0ZLA"), ("sums", "0_ZL A")):
+        folder = tmp_path / group / "set"
+        folder.mkdir(parents=True)
+        shutil.copy(SAMPLES / "00000-0ZLA.png", folder / "0.png")
+        (folder / "labels.csv").write_text(f"filename,text\n0.png,{text}\n")
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    zero_shot = importlib.import_module("zero_shot")
+    monkeypatch.setattr(zero_shot, "RAPIDOCR", "print('[[\"0zla\"], 1.0]')")
+    folders = f"{tmp_path}/real/set {tmp_path}/sums/set"
+    results = json.loads(benchmark("zero_shot", f"{folders} --rapidocr {sys.executable}"))
+    readers = ["ours", "RapidOCR"] * 2
+    assert [each["reader"] for each in results] == readers
+    assert [(each["free"], each["with_case"]) for each in results] == [(1, 1), (1, 0)] * 2
+    table = [
+        "| real | 1 | 100.0%; 100.0% | 100.0%; 100.0% | 100.0% | 0 of 1 |",
+        "| sums | 1 | 100.0%; 100.0% | 100.0%; 100.0% | 100.0% | 0 of 1 |",
+    ]
+    assert capsys.readouterr().err.splitlines()[-2:] == table
+
+
+@pytest.mark.parametrize("script", ["pretrained", "designs", "datasets", "adapt", "peers"])
+def test_a_benchmark_says_what_it_does(benchmark, capsys, script):
+    with pytest.raises(SystemExit, match=r"^0$"):
+        benchmark(script, "--help")
+    assert f"python benchmarks/{script}.py" in capsys.readouterr().out

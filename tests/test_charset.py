@@ -276,3 +276,10 @@ def test_texts_that_look_different_need_no_words(one, other):
 )
 def test_a_text_has_blanks_accents_and_widths_of_one_form(text, standard):
     assert standard_form(text) == standard == ABC.normalize(text)
+
+
+def test_the_chinese_alphabet_is_the_first_level_of_gb_2312():
+    characters = NAMED_ALPHABETS["chinese"]
+    assert (len(characters), characters[0], characters[-1]) == (3755, "啊", "座")
+    assert resolve_alphabet("chinese") == characters
+    assert {*"零一二三四五六七八九十加减乘除等于几多少"} <= {*characters}

@@ -29,6 +29,7 @@ from captcha_ocr.generation.fonts.catalogue import (
     index_by_name,
 )
 from captcha_ocr.generation.fonts.survey import ALPHABET
+from captcha_ocr.generation.random_designs.neighbour import draw_neighbour
 from captcha_ocr.generation.random_designs.random_design import LENGTHS, draw_design
 from captcha_ocr.generation.rendering.package_renderer import PackageRenderer
 from captcha_ocr.generation.rendering.renderer import draw
@@ -229,9 +230,11 @@ class Drawer:
         charset = options.charset and self._plan.charset
         for attempt in range(TRIES):
             rng = random.Random(f"captcha-ocr {options.seed} design {number} {attempt}")
-            document = draw_design(
-                rng, self._families, options.level or "mixed", charset, options.lengths
-            )
+            if options.level == "named":
+                document = draw_neighbour(rng, self._families, charset, options.lengths)
+            else:
+                level = options.level or "mixed"
+                document = draw_design(rng, self._families, level, charset, options.lengths)
             design = parse_design(document, options.design)
             drawn = self._try_to_draw(design, number, 1)
             if drawn.illegible is None:

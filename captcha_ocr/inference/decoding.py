@@ -12,6 +12,7 @@ import numpy as np
 
 from captcha_ocr.charset import resolve_alphabet, split_characters, visual_order
 from captcha_ocr.errors import check
+from captcha_ocr.inference.sum_grammar import SUM_CHARACTERS, find_sum, is_misread_sum
 from captcha_ocr.inference.sums import evaluate
 from captcha_ocr.options.model import Lengths, ModelConfig
 
@@ -147,15 +148,18 @@ class Decoder:
 
         A text ends at its first position without a character.
         """
-        if self.config.reads_columns:
+        columns = logits if self.config.reads_columns else None
+        if columns is not None:
             logits = compute_positions(
-                logits, self.counts_as, self.lengths, self.config.lengths.longest
+                columns, self.counts_as, self.lengths, self.config.lengths.longest
             )
         elif self.fold_case:
             merged = softmax(logits.astype(np.float64)) @ _make_merging_matrix(self.counts_as)
             logits = np.log(np.maximum(merged, _PROBABILITY_FLOOR))
         probabilities = softmax(np.where(self.allowed, logits.astype(np.float64), -np.inf))
         ids = probabilities.argmax(-1)
+        if columns is not None and self.characters >= {*SUM_CHARACTERS}:
+            self._mend_sums(ids, columns)
         confidences = _pick_classes(probabilities, ids)
         end = len(self.config.charset)
         is_end = ids == end
@@ -188,6 +192,17 @@ class Decoder:
             whole = "".join(character.character for character in characters)
             readings.append(Reading(whole, confidence, tuple(characters)))
         return readings
+
+    def _mend_sums(self, ids: np.ndarray, columns: np.ndarray) -> None:
+        """Replace the classes (B, L) of sums that are misread by those of the likeliest sums."""
+        end, symbols = len(self.config.charset), self.config.charset.symbols
+        for row, logits in zip(ids, columns, strict=True):
+            text = "".join(symbols[number] for number in row[: (row != end).cumprod().sum()])
+            if is_misread_sum(text):
+                mended = find_sum(softmax(logits.astype(np.float64)), symbols)
+                if {*mended} <= self.characters and len(mended) in self.lengths:
+                    row[:] = end
+                    row[: len(mended)] = [symbols.index(character) for character in mended]
 
 
 def _merge_cases(config: ModelConfig, allowed: np.ndarray, fold_case: bool) -> np.ndarray:

@@ -14,6 +14,7 @@ _Stride = tuple[int, int]  # of rows and columns
 MIN_PROBABILITY = 1e-20  # keeps its logarithm, and the gradient of that, finite
 MAX_EXACT = 256  # classes: CTC of more sums over likely ones, and their features are normalised
 _LIKELY = 64  # characters
+_HEAD_CHANNELS = 32  # of attention
 # Of the four stages for each pool: channels, as a multiple of the width, and stride. With CTC the
 # last stages keep all columns and have fewer channels: as accurate as columns four times as wide,
 # after much less training and at the same cost a step. Pool `slim` halves the rows one stage
@@ -51,6 +52,38 @@ class BasicBlock(nn.Module):
         # gradient of a ReLU is 20 times as fast.
         pooled = x if self.stride == (1, 1) else functional.avg_pool2d(x, 1, self.stride)
         return functional.relu(self.norm2(self.conv2(y)).add_(self.shortcut(pooled)), inplace=True)
+
+
+class ContextBlock(nn.Module):
+    """A transformer block over columns: (B, columns, C) to the same shape.
+
+    Each column learns from all others: what their letters, sizes and alphabet are. It begins with a
+    convolution that tells it what is near (Chu et al. 2021, arXiv:2102.10882); norms come before
+    attention and before the two linear layers (Xiong et al. 2020, arXiv:2002.04745). A new block
+    changes nothing.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.heads = max(1, channels // _HEAD_CHANNELS)
+        self.near = nn.Conv1d(channels, channels, 5, padding=2, groups=channels)
+        self.norm1, self.norm2 = nn.LayerNorm(channels), nn.LayerNorm(channels)
+        self.queries_keys_values = nn.Linear(channels, 3 * channels)
+        self.attended = nn.Linear(channels, channels)
+        self.linear1 = nn.Linear(channels, 2 * channels)
+        self.linear2 = nn.Linear(2 * channels, channels)
+        for layer in (self.near, self.attended, self.linear2):
+            for parameter in layer.parameters():
+                nn.init.zeros_(parameter)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.near(x.transpose(1, 2)).transpose(1, 2)
+        y = self.queries_keys_values(self.norm1(x)).unflatten(2, (3, self.heads, -1))
+        queries, keys, values = y.permute(2, 0, 3, 1, 4).unbind(0)  # (B, heads, columns, channels)
+        y = functional.scaled_dot_product_attention(queries, keys, values)
+        x = x + self.attended(y.transpose(1, 2).flatten(2))
+        changed: Tensor = x + self.linear2(functional.gelu(self.linear1(self.norm2(x))))
+        return changed
 
 
 def positions_from_columns(columns: Tensor, length: int, exact: bool = True) -> Tensor:
@@ -162,6 +195,9 @@ class ResNet18(nn.Module):
                 # The head has weights and a bias of its own
                 self.norm = nn.BatchNorm2d(in_channels, affine=False)
             # A character: so an untrained network emits L of them
+            self.context = nn.Sequential(
+                *(ContextBlock(in_channels) for _ in range(config.network.context))
+            )
             blanks = max(1.0, count_columns(config) / longest - 1)
             nn.init.constant_(self.head.bias[-1:], math.log(len(config.charset) * blanks))
         self.register_buffer("temperature", torch.ones(()))  # see calibration.py
@@ -179,7 +215,7 @@ class ResNet18(nn.Module):
         # For OpenCV 4: without keepdim a network fails where there is one row, and flatten would
         # ask for the shape of an image of any width.
         features = self.norm(x.mean(2, keepdim=True)).squeeze(2)
-        columns: Tensor = self.head(features.transpose(1, 2)).float()
+        columns: Tensor = self.head(self.context(features.transpose(1, 2))).float()
         if self.config.reads_columns:
             columns = columns / self.temperature
         if as_columns:

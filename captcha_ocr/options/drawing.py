@@ -18,7 +18,7 @@ from captcha_ocr.options.shared import (
 )
 
 Renderer = Literal["fast", "package"]
-Level = Literal["mixed", "easy", "medium", "hard"]
+Level = Literal["mixed", "easy", "medium", "hard", "named"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 OFTEN = 10  # times as often as others come the characters of --often
 RANDOM = "random"
@@ -36,7 +36,8 @@ class DrawingOptions(Options):
     """The options of generate. Image `i` depends on `i` and on all of them but `count` and `start`.
 
     design: the name of a design, a TOML file with one, a file with one in each line, as generate
-    saves random ones, or `random`, `random:easy`, `random:medium`, `random:hard`.
+    saves random ones, or `random` with a level or without: `random:easy`, `random:medium`,
+    `random:hard`, and `random:named`, which draws near the named designs.
     random_designs: how many to draw and to use again; None draws one for each image.
     lengths, charset, often, width, height, font_sizes: None, 0 and () leave it to the design. A
     width left to it grows with `lengths`. often: the characters that come more often than others.
@@ -51,7 +52,7 @@ class DrawingOptions(Options):
     )
     design: str = option(
         DEFAULT_DESIGN,
-        "The look: see docs/designs.md; LEVEL is easy, medium or hard.",
+        "The look: see docs/designs.md; LEVEL is easy, medium, hard or named.",
         metavar="NAME|FILE|random[:LEVEL]",
     )
     random_designs: int | None = option(

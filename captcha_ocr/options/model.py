@@ -59,13 +59,15 @@ class NetworkConfig(Options):
     of the text; `columns` keeps one column for every 8 pixels, with one linear layer for all, and
     CTC turns columns into positions; `slim` does the same with fewer channels and rows; `narrow`
     has a column for every 4 pixels. normalise: whether each channel of each image gets mean 0 and
-    standard deviation 1 first.
+    standard deviation 1 first. context: how many transformer blocks mix the columns before the
+    linear layer; none with pool global.
     """
 
     width: int = option(32, at_least=1, at_most=512)
     stem: Stem = option("strided")
     pool: Pool = option("columns")
     normalise: bool = option(True)
+    context: int = option(0, at_least=0, at_most=8, is_newer=True)
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,8 @@ class ModelConfig:
         return [*self.charset.symbols, ""][: self.classes]
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "charset": self.charset.to_dict(), "size": self.size.to_dict()}
+        parts = {name: getattr(self, name).to_dict() for name in ("charset", "size", "network")}
+        return {**asdict(self), **parts}
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "ModelConfig":

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import groupby, product
 from typing import get_args
 
@@ -185,6 +186,23 @@ def test_the_head_expects_as_many_columns_as_the_blocks_give(stem, pool):
         assert model.blocks(model.stem(torch.zeros(1, 1, 16, width))).shape[-1] == count_columns(
             config
         )
+
+
+def test_new_context_blocks_change_nothing_and_trained_ones_see_the_whole_image():
+    torch.manual_seed(0)
+    config = ModelConfig(CHARSET, Lengths(1, 3), InputSize(16, 400, 1), NetworkConfig(width=32))
+    without = ResNet18(config).eval()
+    model = ResNet18(replace(config, network=NetworkConfig(width=32, context=2))).eval()
+    model.load_state_dict(without.state_dict(), strict=False)
+    images = torch.randint(0, 256, (1, 1, 16, 400), dtype=torch.uint8)
+    other = images.clone()
+    other[..., 350:] = images[..., 350:].flip(3)  # hundreds of pixels from the first columns
+    with torch.no_grad():
+        assert torch.equal(model(images, as_columns=True), without(images, as_columns=True))
+        for block in model.context:
+            block.attended.weight.normal_(std=0.1)
+        first, second = (model(each, as_columns=True)[:, :5] for each in (images, other))
+    assert (first - second).abs().max() > 1e-3
 
 
 def test_brightness_and_contrast_hardly_change_the_logits():

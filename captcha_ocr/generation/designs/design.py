@@ -42,6 +42,7 @@ _KINDS = files("captcha_ocr.generation.fonts") / "kinds.toml"
 _MAX_OPERATORS = 64
 _MAX_NUMBER = 10**13  # of a random design
 ARITHMETIC = "0123456789+-*/=?"
+SIGNS = "+-*/=?@&%#$!:"
 _TERMS = [*["[0-9]"] * 7, *["[1-9][0-9]"] * 3]  # of sums, each as likely
 _SUMS = [f"{one}[+-*/]{two}={end}" for one in _TERMS for two in _TERMS for end in ("", "?")]
 _PIECE = re.compile(r"\[.[^\]]*\]|.", re.DOTALL)  # of a pattern
@@ -91,9 +92,10 @@ TEXT: dict[str, Kind] = {
 }
 FONTS: dict[str, Kind] = {"per_glyph": Flag(False)}
 _OF_CHARACTERS = ("length", "charset", "often")
+OF_TEXTS = (*_OF_CHARACTERS, "arithmetic", "pattern")
 SECTIONS = {
     "canvas": [*CANVAS],
-    "text": [*_OF_CHARACTERS, "arithmetic", "pattern", *TEXT],
+    "text": [*OF_TEXTS, *TEXT],
     "fonts": ["faces", "kinds", "sha256", *FONTS],
 }
 _REPLACED = {  # fields of a base that give way to one of a document

@@ -32,7 +32,7 @@ from captcha_ocr.system.files import (
 
 _RECOMMENDED = "docs/designs.md has the command that installs the recommended ones"
 _CACHE_FORMAT = "captcha-ocr faces"
-_CACHE_VERSION = 1  # raise it when `examine` finds something else, or the facts have other types
+_CACHE_VERSION = 2  # raise it when `examine` finds something else, or the facts have other types
 _EXTENSIONS = (".ttf", ".otf", ".ttc", ".pfb", ".woff", ".woff2")
 _MAX_FONT_BYTES = 2**28  # the largest fonts, of Chinese, have a tenth
 # In most sans-serif fonts some ten letters have one shape in both cases, in other sizes.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 _PAIRED = string.digits + string.ascii_uppercase + string.ascii_lowercase
-ALPHABET = _PAIRED + "+-*/=?"
+ALPHABET = _PAIRED + "+-*/=?@&%#$!:"
 _NOTDEF = "\U0010ffff"  # no character, so every font draws the box of a missing one
 _EM = 48  # pixels, of the first look at a font
 _HEIGHT = 36  # pixels of the median of _PAIRED above the baseline when they are compared

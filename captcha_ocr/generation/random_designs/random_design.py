@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 
 from captcha_ocr.charset import NAMED_ALPHABETS
-from captcha_ocr.generation.designs.design import ARITHMETIC
+from captcha_ocr.generation.designs.design import ARITHMETIC, SIGNS
 from captcha_ocr.generation.fonts.catalogue import Face
 from captcha_ocr.generation.random_designs.draft import (
     HEIGHT,
@@ -33,7 +33,7 @@ _MIN_WIDTH, MAX_WIDTH = 84, 360  # pixels
 _SMALLEST = 0.2  # the height of a capital in shares of the canvas
 _CAPITAL = 0.72  # the height of a capital in shares of the font size
 _ADVANCE = 0.62  # the width of a glyph in shares of the font size, about
-LENGTHS = {1: 1, 2: 2, 3: 4, 4: 34, 5: 26, 6: 22, 7: 6, 8: 8, 9: 1, 10: 1}  # weights
+LENGTHS = {1: 1, 2: 2, 3: 4, 4: 34, 5: 26, 6: 22, 7: 6, 8: 8, 9: 2, 10: 2, 11: 1, 12: 1}  # weights
 _ALPHABETS = {  # weights
     NAMED_ALPHABETS["digits"]: 20,
     NAMED_ALPHABETS["lower"]: 14,
@@ -41,6 +41,7 @@ _ALPHABETS = {  # weights
     NAMED_ALPHABETS["lower-alnum"]: 14,
     NAMED_ALPHABETS["upper-alnum"]: 22,
     NAMED_ALPHABETS["alnum"]: 13,
+    NAMED_ALPHABETS["alnum"] + SIGNS: 3,
     ARITHMETIC: 5,
 }
 _SPACINGS = {
@@ -84,7 +85,7 @@ def draw_design(
     if level == "mixed":
         level = rng.choices(list(_SHARES), list(_SHARES.values()))[0]  # type: ignore[assignment]
     draft = DesignDraft(rng, _FACTORS[level])
-    _add_text(draft, families, charset, lengths)
+    add_texts(draft, add_fonts(draft, families), charset, lengths)
     _add_canvas(draft)
     _add_colors(draft)
     draft.add_some(_SHAPES)
@@ -107,19 +108,9 @@ def draw_design(
     }
 
 
-def _add_text(
-    draft: DesignDraft,
-    families: Sequence[Sequence[Face]],
-    charset: str | None,
-    lengths: Lengths | None,
-) -> None:
-    """Choose characters, lengths and fonts.
-
-    Characters that look alike in a font are not both asked for.
-    """
-    rng, text = draft.rng, draft.text
-    weights = _ALPHABETS if charset is None and lengths is None else {**_ALPHABETS, ARITHMETIC: 0}
-    characters = charset or rng.choices(list(weights), list(weights.values()))[0]
+def add_fonts(draft: DesignDraft, families: Sequence[Sequence[Face]]) -> list[Face]:
+    """Choose the fonts of a design, and return them."""
+    rng = draft.rng
     draft.fonts["per_glyph"] = draft.chance(0.4)
     count = 1
     if draft.fonts["per_glyph"] or draft.chance(0.3):
@@ -127,6 +118,19 @@ def _add_text(
     # By family: some have a dozen weights, which look alike.
     faces = [rng.choice(family) for family in rng.sample(families, count)]
     draft.fonts["faces"] = [face.name for face in faces]
+    return faces
+
+
+def add_texts(
+    draft: DesignDraft, faces: Sequence[Face], charset: str | None, lengths: Lengths | None
+) -> None:
+    """Choose characters and lengths.
+
+    Characters that look alike in one of the fonts are not both asked for.
+    """
+    rng, text = draft.rng, draft.text
+    weights = _ALPHABETS if charset is None and lengths is None else {**_ALPHABETS, ARITHMETIC: 0}
+    characters = charset or rng.choices(list(weights), list(weights.values()))[0]
     if characters == ARITHMETIC:
         text["arithmetic"] = True
         return
