@@ -97,8 +97,8 @@ class Reader(NamedTuple):
         """
         if self.python is None:
             recognizer = Recognizer(self.model, threads=1)
-            if characters:
-                known = known_to(recognizer.config.charset, characters)
+            known = known_to(recognizer.config.charset, characters or "")
+            if known:
                 recognizer = Recognizer(self.model, charset=known, threads=1, fold_case=True)
             recognizer.predict(paths[0])
             started = time.perf_counter()

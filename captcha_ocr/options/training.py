@@ -159,9 +159,14 @@ PRESETS = {
     # Images of any design, drawn while it trains: docs/decisions.md, The model in the package.
     "general": Preset(
         size=ANY_DESIGN,
-        network=NetworkConfig(width=48),
+        network=NetworkConfig(width=48, context=2),
         training=replace(
-            BY_COLUMN, preset="general", batch_size=32, learning_rate=2e-3, case_folded=0.5
+            BY_COLUMN,
+            preset="general",
+            optimizer="muon",
+            batch_size=64,
+            learning_rate=2e-3,
+            case_folded=0.5,
         ),
         images_seen=1_000_000,
         meant_for="drawings of any design",
