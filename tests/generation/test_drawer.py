@@ -165,7 +165,7 @@ def test_random_designs_have_no_document_and_name_what_their_texts_may_have():
     plan = planned(design="random:hard")
     assert (plan.document, plan.options.level) == ("", "hard")
     assert set(NAMED_ALPHABETS["alnum"]) < set(plan.charset)
-    assert plan.lengths == Lengths(1, 10)
+    assert plan.lengths == Lengths(1, 12)
     plan = planned(design="random", charset="abc", lengths=TWO)
     assert (plan.charset, plan.lengths) == ("abc", TWO)
 

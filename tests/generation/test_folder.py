@@ -239,7 +239,7 @@ def test_random_designs_are_the_same_for_any_number_of_workers_and_again_from_th
     assert path.read_text().splitlines() == [drawer.random_document(number) for number in numbers]
     generate(saved, tmp_path / "again")
     assert pictures(tmp_path / "again") == pictures(tmp_path / "one")
-    expected = {"design": ["random:easy", designs], "charset": "0123456789", "length": "1-10"}
+    expected = {"design": ["random:easy", designs], "charset": "0123456789", "length": "1-12"}
     assert options_of(tmp_path / "one").items() >= expected.items()
     assert options_of(tmp_path / "again")["design"] == sha256(path.read_bytes())
     with pytest.raises(UsageError, match="design"):

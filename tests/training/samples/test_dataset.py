@@ -123,7 +123,7 @@ def test_several_designs_take_turns_and_fonts_go_to_the_random_ones():
     )
     data = drawn(replace(options, images=6))
     assert [bool(plan.options.fonts) for plan in data.plans] == [True, False, False]
-    assert (data.lengths, len(data.charset)) == (Lengths(1, 10), 10 + 26 + 6)
+    assert (data.lengths, len(data.charset)) == (Lengths(1, 12), 10 + 26 + 13)
     images, labels = data.draw(range(6))
     alone = [drawer_of(data.plans[number % 3]).draw(number) for number in range(6)]
     assert decode(data.charset, labels) == [data.charset.normalize(each.text) for each in alone]
