@@ -6,9 +6,10 @@ score it.
 
 FONTS are folders of fonts: those of docs/designs.md and of benchmarks/fonts.txt. Every SCORING-th
 family of a folder is kept for scoring and never drawn in training. A stage starts from the weights
-that the stage before it left, in half precision, or from those in the package if it left none here.
-A stage that was stopped continues. --pack exports the weights into the package, scores them, and
-writes the card. FILE is what zero_shot.py prints, for the card.
+that the stage before it left, in half precision; if it left none here, from those in
+benchmarks/weights, with which an unfinished training travels from machine to machine, or in the
+package. A stage that was stopped continues. --pack exports the weights into the package, scores
+them, and writes the card. FILE is what zero_shot.py prints, for the card.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from captcha_ocr.scores import wilson_interval
 from captcha_ocr.system.files import write_atomic
 
 DATA_FOLDER = Path("data/pretrained")  # links to fonts, images, runs and weights
+TRAVELLING = Path(__file__).with_name("weights")
 CARD = Path(__file__).with_name("pretrained_card.md").read_text("utf-8")
 SCORING = 7
 SEEDS = 20_000  # the seed of stage n is n after this
@@ -124,9 +126,10 @@ def training(number: int, out: Path) -> list[str]:
 
 
 def weights_in(out: Path) -> Path:
-    """Return the folder of the weights that the last stage left, or of those in the package."""
-    folder = out / "weights"
-    return folder if folder.exists() else PRETRAINED
+    """Return the folder of the weights that the last stage left, of those that travel, or of those
+    in the package.
+    """
+    return next(folder for folder in (out / "weights", TRAVELLING, PRETRAINED) if folder.exists())
 
 
 def keep(out: Path, number: int) -> None:
