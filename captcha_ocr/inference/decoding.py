@@ -126,6 +126,7 @@ class Decoder:
         self.config, self.lengths, self.fold_case = config, lengths or config.lengths, fold_case
         self.allowed = allowed_classes(config, charset, self.lengths)
         self.counts_as = _merge_cases(config, self.allowed, fold_case)
+        self.mends_sums = config.reads_columns and self.characters >= {*SUM_CHARACTERS}
 
     @property
     def characters(self) -> set[str]:
@@ -148,8 +149,8 @@ class Decoder:
 
         A text ends at its first position without a character.
         """
-        columns = logits if self.config.reads_columns else None
-        if columns is not None:
+        columns = logits
+        if self.config.reads_columns:
             logits = compute_positions(
                 columns, self.counts_as, self.lengths, self.config.lengths.longest
             )
@@ -158,7 +159,7 @@ class Decoder:
             logits = np.log(np.maximum(merged, _PROBABILITY_FLOOR))
         probabilities = softmax(np.where(self.allowed, logits.astype(np.float64), -np.inf))
         ids = probabilities.argmax(-1)
-        if columns is not None and self.characters >= {*SUM_CHARACTERS}:
+        if self.mends_sums:
             self._mend_sums(ids, columns)
         confidences = _pick_classes(probabilities, ids)
         end = len(self.config.charset)

@@ -89,8 +89,9 @@ def find_sum(probabilities: np.ndarray, symbols: Sequence[str]) -> str:
         reached = lattice.follows + score
         before.append(reached.argmax(1))
         score = reached.max(1) + column
-    path = [int((score + lattice.ends).argmax())]
-    if not np.isfinite(score + lattice.ends).any():
+    score = score + lattice.ends
+    path = [int(score.argmax())]
+    if not np.isfinite(score[path[0]]):
         return ""
     for choices in reversed(before):
         path.append(int(choices[path[-1]]))

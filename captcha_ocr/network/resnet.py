@@ -194,10 +194,10 @@ class ResNet18(nn.Module):
             if config.classes > MAX_EXACT:
                 # The head has weights and a bias of its own
                 self.norm = nn.BatchNorm2d(in_channels, affine=False)
-            # A character: so an untrained network emits L of them
             self.context = nn.Sequential(
                 *(ContextBlock(in_channels) for _ in range(config.network.context))
             )
+            # A character: so an untrained network emits L of them
             blanks = max(1.0, count_columns(config) / longest - 1)
             nn.init.constant_(self.head.bias[-1:], math.log(len(config.charset) * blanks))
         self.register_buffer("temperature", torch.ones(()))  # see calibration.py
