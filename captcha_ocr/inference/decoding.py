@@ -203,7 +203,8 @@ class Decoder:
                 mended = find_sum(softmax(logits.astype(np.float64)), symbols)
                 if {*mended} <= self.characters and len(mended) in self.lengths:
                     row[:] = end
-                    row[: len(mended)] = [symbols.index(character) for character in mended]
+                    classes = [symbols.index(character) for character in mended]
+                    row[: len(mended)] = self.counts_as[classes]
 
 
 def _merge_cases(config: ModelConfig, allowed: np.ndarray, fold_case: bool) -> np.ndarray:

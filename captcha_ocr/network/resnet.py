@@ -80,7 +80,9 @@ class ContextBlock(nn.Module):
         x = x + self.near(x.transpose(1, 2)).transpose(1, 2)
         y = self.queries_keys_values(self.norm1(x)).unflatten(2, (3, self.heads, -1))
         queries, keys, values = y.permute(2, 0, 3, 1, 4).unbind(0)  # (B, heads, columns, channels)
-        y = functional.scaled_dot_product_attention(queries, keys, values)
+        # For 24 columns torch's own attention trains five times as slowly on a CPU
+        likeness = queries @ keys.transpose(2, 3) / math.sqrt(queries.shape[3])
+        y = likeness.softmax(3) @ values
         x = x + self.attended(y.transpose(1, 2).flatten(2))
         changed: Tensor = x + self.linear2(functional.gelu(self.linear1(self.norm2(x))))
         return changed

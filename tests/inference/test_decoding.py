@@ -204,3 +204,17 @@ def test_the_images_of_a_batch_do_not_depend_on_each_other():
     both = compute_positions(columns, EVERY, Lengths(1, 4), 4)
     alone = [compute_positions(each[None], EVERY, Lengths(1, 4), 4)[0] for each in columns]
     assert both == pytest.approx(np.stack(alone))
+
+
+@pytest.mark.parametrize(("fold_case", "text"), [(False, "8X5="), (True, "8x5=")])
+def test_a_misread_sum_is_mended_in_the_case_that_is_read(fold_case, text):
+    charset = Charset("0123456789+=Xx")
+    size, network = InputSize(8, 64, 1, 8), NetworkConfig(pool="columns")
+    probabilities = np.full((1, 8, 15), 1e-4)
+    for share, emitted in ((0.6, "8_1_5_=_"), (0.3, "8_X_5_=_")):
+        for column, character in enumerate(emitted):
+            probabilities[0, column, [*charset.symbols, "_"].index(character)] += share
+    decoder = Decoder(ModelConfig(charset, Lengths(1, 4), size, network), fold_case=fold_case)
+    (reading,) = decoder.read(np.log(probabilities).astype(np.float32))
+    assert reading.text == text
+    assert reading.characters[1].confidence == pytest.approx(0.3, abs=0.1)

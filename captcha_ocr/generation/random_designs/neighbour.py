@@ -28,6 +28,7 @@ from captcha_ocr.generation.random_designs.draft import (
 from captcha_ocr.generation.random_designs.random_design import add_fonts, add_texts
 from captcha_ocr.options.model import Lengths
 
+_AS_IT_IS = 0.3  # part of the designs: most who use a generator leave its settings alone
 _REACH = 0.35  # of the logarithm of a factor
 _DISTURB = 0.3  # how likely disturbances of random designs come in, 1 being usual there
 _MAX_ASPECT = 6  # of the canvas
@@ -49,7 +50,10 @@ def draw_neighbour(
     draft.canvas = document.setdefault("canvas", {})
     draft.text = document.setdefault("text", {})
     _choose_fonts(draft, families, document.get("fonts", {}))
-    if charset is not None or lengths is not None or draft.chance(0.5):
+    has_texts = charset is not None or lengths is not None
+    if not has_texts and draft.chance(_AS_IT_IS):
+        return document | {"fonts": draft.fonts}
+    if has_texts or draft.chance(0.5):
         _replace_texts(draft, families, charset, lengths)
     _spread(draft, draft.text, TEXT)
     longest = parse_design({"text": draft.text}, name).texts.lengths.longest
