@@ -18,6 +18,7 @@ from captcha_ocr.generation.designs.design import (
     CANVAS,
     Design,
     design_names,
+    find_texts,
     parse_design,
     read_document,
     read_saved,
@@ -85,7 +86,7 @@ def plan_drawing(options: DrawingOptions) -> DrawingPlan:
 
     UsageError for a design that is missing or malformed, and for options that do not fit it.
     """
-    charset, digest = None, ""
+    charset = None
     if options.charset is not None:
         charset = Charset(resolve_alphabet(options.charset)).characters
         check(" " not in charset, "`charset` has a space, which generate cannot draw")
@@ -94,8 +95,10 @@ def plan_drawing(options: DrawingOptions) -> DrawingPlan:
     if options.is_saved:
         check(Path(options.design).is_file(), f"{options.design} is not a file")
         digest = sha256(Path(options.design).read_bytes())
+        texts = find_texts(read_saved(options.design), options.design)
+        return DrawingPlan(options, *texts, digest=digest)
     lengths = options.lengths or Lengths(min(LENGTHS), max(LENGTHS))
-    return DrawingPlan(options, charset or ALPHABET, lengths, digest=digest)
+    return DrawingPlan(options, charset or ALPHABET, lengths)
 
 
 def _plan_one_design(options: DrawingOptions, charset: str | None) -> DrawingPlan:

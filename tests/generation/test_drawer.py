@@ -1,6 +1,7 @@
 import json
 import os
 import shutil
+import string
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,6 +89,15 @@ def test_a_random_design_that_gives_no_legible_image_is_replaced():
     images = [drawer.draw(index) for index in range(40)]
     assert 0 < np.mean([image.redrawn for image in images]) < 3
     assert {image.illegible for image in images if image.redrawn < TRIES - 1} == {None}
+
+
+def test_saved_designs_have_the_characters_and_lengths_of_their_texts():
+    texts = ({"charset": "一二", "length": "2-3"}, {"pattern": "[0-3]+[0-3]=?"}, {"size": 40})
+    lines = [json.dumps({"text": fields}) for fields in texts]
+    Path("saved.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    plan = planned(design="saved.jsonl")
+    assert {*plan.charset} == {*"一二+=?", *string.ascii_uppercase, *string.digits}
+    assert plan.lengths == Lengths(2, 5)
 
 
 def test_a_saved_design_that_is_malformed_is_named_with_its_line():

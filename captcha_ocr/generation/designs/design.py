@@ -6,7 +6,7 @@ import os
 import random
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
@@ -501,3 +501,25 @@ def read_saved(path: str) -> list[dict[str, Any]]:
     # The others are parsed when they are needed, since they may be many.
     parse_design(documents[0], f"{path}, line 1")
     return documents
+
+
+def find_texts(documents: Sequence[dict[str, Any]], path: str) -> tuple[str, Lengths]:
+    """Return the characters, and the numbers of them, that the texts of saved designs have.
+
+    UsageError that names the file and the line.
+    """
+    tables: dict[str, int] = {}
+    for number, document in enumerate(documents, 1):
+        fields = document.get("text", {})
+        if isinstance(fields, dict):
+            fields = {name: value for name, value in fields.items() if name in OF_TEXTS}
+        tables.setdefault(json.dumps({"text": fields}), number)
+    every = [
+        parse_design(json.loads(table), f"{path}, line {number}").texts
+        for table, number in tables.items()
+    ]
+    lengths = Lengths(
+        min(texts.lengths.shortest for texts in every),
+        max(texts.lengths.longest for texts in every),
+    )
+    return "".join(sorted(set().union(*(texts.charset for texts in every)))), lengths
