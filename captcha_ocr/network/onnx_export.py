@@ -10,6 +10,7 @@ classes: `alphabet`, and the model's configuration as JSON in `captcha-ocr`.
 
 import json
 import logging
+import math
 import random
 import tempfile
 import warnings
@@ -55,6 +56,7 @@ _MAX_DIFFERENCE = 1e-3  # of a probability; float32 in another order stays far b
 _MAX_COMPARED = 1000  # images
 _CALIBRATION_IMAGES = 200  # from which int8 takes its scales
 _MIN_INT8_IMAGES = 2 * _CALIBRATION_IMAGES  # fewer cannot show how many exact matches int8 loses
+_LARGE = 4096  # weights: those of fewer stay whole
 _BATCH = 64
 _Sample = tuple[np.ndarray, str]  # an image (C, H, W) uint8, and its text
 
@@ -242,7 +244,24 @@ def _quantize(network: "onnx.ModelProto", samples: Sequence[_Sample]) -> "onnx.M
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
         )
-        return onnx.load(target)
+        quantized = onnx.load(target)
+    _halve_weights(quantized.graph)
+    return quantized
+
+
+def _halve_weights(graph: "onnx.GraphProto") -> None:
+    """Keep large weights in half precision; onnxruntime makes them whole when it opens the file."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    nodes = list(graph.node)
+    for tensor in list(graph.initializer):
+        if tensor.data_type == TensorProto.FLOAT and math.prod(tensor.dims) >= _LARGE:
+            half, name = tensor.name + "_half", tensor.name
+            weights = numpy_helper.to_array(tensor).astype(np.float16)
+            tensor.CopyFrom(numpy_helper.from_array(weights, half))
+            nodes.insert(0, helper.make_node("Cast", [half], [name], to=TensorProto.FLOAT))
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def _compare(

@@ -5,6 +5,7 @@ import shutil
 import signal
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 import torch
@@ -173,6 +174,25 @@ def test_int8_makes_a_smaller_file_and_is_judged_by_other_images(
     recognizer = Recognizer(folder, engine="onnx")
     assert len(recognizer.predict(next(images.glob("*.png"))).text) == 2
     assert str(recognizer.engine).endswith(", int8")
+
+
+def test_large_weights_are_kept_in_half_precision():
+    weights = np.linspace(-1, 1, 128 * 64, dtype=np.float32).reshape(128, 64)
+    of_input, of_output = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, size])
+        for name, size in (("x", 128), ("y", 64))
+    )
+    node = onnx.helper.make_node("MatMul", ["x", "weights"], ["y"])
+    tensors = [onnx.numpy_helper.from_array(weights, "weights")]
+    graph = onnx.helper.make_graph([node], "graph", [of_input], [of_output], tensors)
+    network = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    network.ir_version = 9
+    whole = len(network.SerializeToString())
+    export._halve_weights(network.graph)
+    x = np.ones((1, 128), np.float32)
+    (y,) = export.open_session(network.SerializeToString()).run(None, {"x": x})
+    assert y == pytest.approx(x @ weights, abs=1e-3 * 128)
+    assert len(network.SerializeToString()) < 0.6 * whole
 
 
 def test_missing_images_and_packages_are_refused_by_name(
