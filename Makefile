@@ -47,8 +47,9 @@ accuracy: $(VENV)/installed  ## the 15-minute recipe: draw 320,000, train, score
 	$(OCR) generate --renderer package --out data/$(ACCURACY)-fresh --count 10000 --seed $(FRESH_SEED) --warp $(WARP) --quiet
 	$(OCR) eval --model runs/$(ACCURACY) --labels data/$(ACCURACY)-fresh/labels.csv
 
-pretrained: $(VENV)/installed-dev data/fonts/done  ## train the model in the package again, with npm and the fonts of docs/designs.md: a GPU, or days
+pretrained: $(VENV)/installed-dev data/fonts/done  ## train the models in the package again, with npm and the fonts of docs/designs.md: a GPU, or days
 	$(BIN)/python benchmarks/pretrained.py /usr/share/fonts data/fonts
+	$(BIN)/python benchmarks/pretrained.py /usr/share/fonts data/fonts --model chinese
 
 data/fonts/done: benchmarks/fonts.txt
 	mkdir -p $(@D)

@@ -1,15 +1,15 @@
-"""Make the model in the package: train it in stages on images that are drawn meanwhile, pack it,
-score it.
+"""Make the models in the package: train them on images that are drawn meanwhile, pack them, score
+them.
 
     make pretrained
-    python benchmarks/pretrained.py FONTS... [--stage N | --pack [--scores FILE]]
+    python benchmarks/pretrained.py FONTS... [--model NAME] [--stage N | --pack [--scores FILE]]
 
-FONTS are folders of fonts: those of docs/designs.md and of benchmarks/fonts.txt. Every SCORING-th
-family of a folder is kept for scoring and never drawn in training. A stage starts from the weights
-that the stage before it left, in half precision; if it left none here, from those in
-benchmarks/weights, with which an unfinished training travels from machine to machine, or in the
-package. A stage that was stopped continues. --pack exports the weights into the package, scores
-them, and writes the card. FILE is what zero_shot.py prints, for the card.
+FONTS are folders of fonts: those of docs/designs.md and of benchmarks/fonts.txt. NAME is general or
+chinese. A stage starts from the weights that the stage before it left, in half precision; if it
+left none here, from those in benchmarks/weights, with which an unfinished training travels from
+machine to machine, or in the package. A stage that was stopped continues. --pack exports the
+weights into the package, scores them, and writes the card. FILE is what zero_shot.py prints, for
+the card.
 """
 
 import argparse
@@ -20,16 +20,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from captcha_ocr.generation.fonts.catalogue import find_faces
+from captcha_ocr.charset import NAMED_ALPHABETS, Charset
+from captcha_ocr.generation.fonts.catalogue import find_faces, lacking
 from captcha_ocr.inference.model_folder import CARD_FILE, PRETRAINED, find_model_folder
+from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.weights import load_model, save_model
+from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
+from captcha_ocr.options.training import ANY_DESIGN
 from captcha_ocr.scores import wilson_interval
 from captcha_ocr.system.files import write_atomic
 
 DATA_FOLDER = Path("data/pretrained")  # links to fonts, images, runs and weights
 TRAVELLING = Path(__file__).with_name("weights")
-CARD = Path(__file__).with_name("pretrained_card.md").read_text("utf-8")
-SCORING = 7
+MODELS = {"general": PRETRAINED, "chinese": PRETRAINED.with_name("pretrained_chinese")}
 SEEDS = 20_000  # the seed of stage n is n after this
 CALIBRATION_SEED, TEST_SEED = 30_000, 90_000
 CALIBRATION = 1400  # drawings from which the 8-bit network takes its scales, and is compared
@@ -39,7 +42,17 @@ PACKAGE = ("captcha", "captcha-classic")
 OF_PACKAGE = tuple(f"{design}-{kind}.toml" for design in PACKAGE for kind in ("often", "any"))
 ALPHABETS = ("0-9", "a-z", "A-Z", "a-z0-9", "A-Z0-9", "A-Za-z0-9")
 LENGTHS = (4, 4, 5, 6)
-ALL = ("random",) * 7 + ("random:named",) * 5 + OF_PACKAGE
+# Chinese: how many designs are drawn once and saved, of which random ones
+SAVED = {"easy": 6000, "medium": 3000, "named": 8000}
+CHINESE_LENGTHS = "2-6"
+SUMS = ("ruoyi-math", "mews-math", "thinkphp-math", "hutool-math", "base64captcha-math", "kaptcha")
+NUMERALS = ("零一二三四五六七八九十", "零壹贰叁肆伍陆柒捌玖拾", "0-9", "0-9")
+SIGNS = ("加", "减", "乘", "除", "乘以", "除以", "[+-*/]", "[+-*/]")
+ENDS = ("", "=", "=?", "等于", "等于?", "等于几", "等于多少")
+OF_SUMS = tuple(f"{design}.toml" for design in SUMS)
+CHINESE_SEEDS = (51, 52, 53)
+BRACKETS = str.maketrans("", "", "[]")
+CHINESE_NETWORK, UNTRAINED = NetworkConfig(width=32, context=2), "untrained"
 
 
 @dataclass(frozen=True)
@@ -55,30 +68,41 @@ class Stage:
     schedule: str = "onecycle"
 
 
-STAGES = (
-    # 10 minutes on an H200 with 16 processors that draw.
-    Stage(("random",), images=60_000, repeat=4, epochs=80, batch_size=128, learning_rate=4e-3),
-    Stage(ALL, images=25_000, repeat=2, epochs=60, batch_size=64, learning_rate=1e-3),
-)
+STAGES = {
+    "general": (
+        # 10 minutes on an H200 with 16 processors that draw.
+        Stage(("random",), images=60_000, repeat=4, epochs=80, batch_size=128, learning_rate=4e-3),
+        Stage(
+            ("random",) * 10 + ("random:named",) * 8 + OF_PACKAGE,
+            images=40_000,
+            repeat=2,
+            epochs=40,
+            batch_size=64,
+            learning_rate=7e-4,
+            schedule="cosine",
+        ),
+    ),
+    "chinese": (
+        Stage(
+            ("easy.jsonl",) * 7 + ("medium.jsonl",) * 3 + ("named.jsonl",) * 10 + OF_SUMS,
+            images=20_000,
+            repeat=4,
+            epochs=40,
+            batch_size=64,
+            learning_rate=4e-3,
+        ),
+    ),
+}
 
 
 def share_fonts(fonts: Path, out: Path) -> None:
-    """Make two folders of links to the fonts of a folder: `train` and `score`, whose families
-    differ.
-    """
-    faces = find_faces([fonts])
-    families = sorted({face.family for face in faces})
-    for face in faces:
-        name = "score" if families.index(face.family) % SCORING == 0 else "train"
+    """Make links to the fonts of a folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    for face in find_faces([fonts]):
         path = Path(face.path)
-        link = (
-            out
-            / name
-            / f"{face.name.removesuffix(path.suffix).replace(path.suffix + '#', '-')}{path.suffix}"
-        )
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if not link.exists():
-            link.symlink_to(path.resolve())
+        name = face.name.removesuffix(path.suffix).replace(path.suffix + "#", "-") + path.suffix
+        if not (out / name).exists():
+            (out / name).symlink_to(path.resolve())
 
 
 def write_designs(out: Path) -> None:
@@ -93,66 +117,90 @@ def write_designs(out: Path) -> None:
         write_atomic(other, f"{base}\n\n{sizes}\n\n[text]\n{of_all_kinds}\n".encode())
 
 
-def training(number: int, out: Path) -> list[str]:
-    """Return the command that trains stage `number`."""
-    stage = STAGES[number - 1]
-    drawn = ["--case-sensitive", "--fonts", str(out / "fonts" / "train")]
+def write_chinese(out: Path) -> None:
+    """Write designs with Chinese texts, and an untrained network.
+
+    Random designs have Chinese texts only if they are drawn so, which then excludes sums among
+    them. So they are saved.
+    """
+    fonts, characters = out / "fonts", NAMED_ALPHABETS["chinese"]
+    for (level, count), seed in zip(SAVED.items(), CHINESE_SEEDS, strict=True):
+        file = out / f"{level}.jsonl"
+        drawn = ["--design", f"random:{level}", "--charset", "chinese", "--length", CHINESE_LENGTHS]
+        saved = ["--fonts", fonts, "--count", count, "--seed", seed, "--save-designs", file]
+        if not file.exists():
+            captcha_ocr("generate", *drawn, *saved, "--out", out / level, "--quiet")
+    faces = [face.name for face in find_faces([fonts]) if not lacking(face, characters)]
+    patterns = [
+        f"[{numerals}]{sign}[{numerals}]{end}"
+        for numerals in NUMERALS
+        for sign in SIGNS
+        for end in ENDS
+    ]
+    for design in SUMS:
+        table = f"[text]\npattern = {json.dumps(patterns, ensure_ascii=False)}"
+        document = f'base = "{design}"\n\n{table}\n\n[fonts]\nfaces = {json.dumps(faces)}\n'
+        write_atomic(out / f"{design}.toml", document.encode())
+    signs = "".join(dict.fromkeys("0123456789+-*/=?" + "".join(NUMERALS + SIGNS + ENDS)))
+    charset = Charset("".join(dict.fromkeys(characters + signs.translate(BRACKETS))))
+    config = ModelConfig(charset, Lengths(1, 10), ANY_DESIGN, CHINESE_NETWORK)
+    save_model(out / UNTRAINED, ResNet18(config), {"trained_by": "nobody"})
+
+
+def training(model: str, number: int, out: Path) -> list[object]:
+    """Return the command that trains stage `number` of a model."""
+    stage = STAGES[model][number - 1]
+    drawn: list[object] = ["--case-sensitive", "--fonts", out / "fonts"]
     for design in stage.designs:
-        place = str(out / design) if design in OF_PACKAGE else design
-        drawn += ["--draw", place]
-    how = ["--preset", "general", "--images", str(stage.images), "--repeat", str(stage.repeat)]
-    how += [
-        "--epochs",
-        str(stage.epochs),
-        "--batch-size",
-        str(stage.batch_size),
-        "--lr",
-        str(stage.learning_rate),
-        "--schedule",
-        stage.schedule,
-    ]
-    how += ["--seed", str(SEEDS + number)]
-    start = ["--init", str(weights_in(out))] if number > 1 else []
-    return [
-        "train",
-        *drawn,
-        *how,
-        *start,
-        "--out",
-        str(out / f"stage-{number}"),
-        "--keep-every",
-        "8",
-    ]
+        drawn += ["--draw", out / design if Path(design).suffix else design]
+    how = {
+        "preset": "general",
+        "images": stage.images,
+        "repeat": stage.repeat,
+        "epochs": stage.epochs,
+        "batch-size": stage.batch_size,
+        "lr": stage.learning_rate,
+        "schedule": stage.schedule,
+        "seed": SEEDS + number,
+        "keep-every": 8,
+        "out": out / f"{model}-{number}",
+    }
+    if number > 1 or model == "chinese":
+        how["init"] = weights_in(out, model)
+    flags = [word for name, value in how.items() for word in (f"--{name}", value)]
+    return ["train", *drawn, *flags]
 
 
-def weights_in(out: Path) -> Path:
-    """Return the folder of the weights that the last stage left, of those that travel, or of those
-    in the package.
+def weights_in(out: Path, model: str) -> Path:
+    """Return the folder of the weights that the last stage left, of those that travel, of those
+    before the first stage, or of those in the package.
     """
-    return next(folder for folder in (out / "weights", TRAVELLING, PRETRAINED) if folder.exists())
+    places = [out / f"{model}-weights", TRAVELLING / model]
+    places += [out / UNTRAINED] * (model == "chinese")
+    return next(filter(Path.exists, places), MODELS[model])
 
 
-def keep(out: Path, number: int) -> None:
+def keep(model: str, number: int, out: Path) -> None:
     """Write the best weights of stage `number` in half precision."""
-    model = load_model(find_model_folder(out / f"stage-{number}"))
-    save_model(
-        out / "weights", model.half(), {"trained_by": f"benchmarks/pretrained.py, stage {number}"}
-    )
+    weights = load_model(find_model_folder(out / f"{model}-{number}")).half()
+    by = f"benchmarks/pretrained.py, {model}, stage {number}"
+    save_model(out / f"{model}-weights", weights, {"trained_by": by})
 
 
-def pack(out: Path, scores: Path | None) -> None:
-    """Export the weights into the package in 8 bits, score them on the captcha package's images,
-    write the card.
-    """
-    images = out / "calibration"
-    drawn = "--design", "random", "--fonts", out / "fonts" / "train", "--seed", CALIBRATION_SEED
+def pack(model: str, out: Path, scores: Path | None) -> None:
+    """Export the weights into the package in 8 bits, score them, write the card."""
+    images, folder = out / f"{model}-calibration", MODELS[model]
+    design = "random" if model == "general" else out / "named.jsonl"
+    drawn = "--design", design, "--fonts", out / "fonts", "--seed", CALIBRATION_SEED
     captcha_ocr("generate", *drawn, "--count", CALIBRATION, "--out", images, "--quiet")
-    save_model(
-        PRETRAINED, load_model(weights_in(out)).half(), {"trained_by": "benchmarks/pretrained.py"}
-    )
-    captcha_ocr("export", images, "--model", PRETRAINED, "--int8")
-    rows = [*scores_of_package(out), *(scores_of_sets(scores) if scores else [])]
-    write_atomic(PRETRAINED / CARD_FILE, CARD.format(rows="\n".join(rows)).encode())
+    weights = load_model(weights_in(out, model)).half()
+    save_model(folder, weights, {"trained_by": "benchmarks/pretrained.py"})
+    captcha_ocr("export", images, "--model", folder, "--int8")
+    rows = [*scores_of_sets(scores)] if scores else []
+    if model == "general":
+        rows = [*scores_of_package(out), *rows]
+    card = Path(__file__).with_name(f"{model}_card.md").read_text("utf-8")
+    write_atomic(folder / CARD_FILE, card.format(rows="\n".join(rows)).encode())
 
 
 def scores_of_package(out: Path) -> Iterator[str]:
@@ -210,23 +258,25 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("fonts", type=Path, nargs="+")
+    parser.add_argument("--model", choices=MODELS, default="general")
     step = parser.add_mutually_exclusive_group()
-    step.add_argument(
-        "--stage", type=int, choices=range(1, len(STAGES) + 1), help="train this one alone"
-    )
+    step.add_argument("--stage", type=int, help="train this one alone")
     step.add_argument("--pack", action="store_true", help="train nothing")
     parser.add_argument("--scores", type=Path, help="what zero_shot.py printed")
     parser.add_argument("--out", type=Path, default=DATA_FOLDER)
     arguments = parser.parse_args()
-    write_designs(arguments.out)
+    out, model = arguments.out, arguments.model
     for folder in arguments.fonts:
-        share_fonts(folder, arguments.out / "fonts")
-    all_stages = [] if arguments.pack else range(1, len(STAGES) + 1)
-    for number in [arguments.stage] if arguments.stage else all_stages:
-        captcha_ocr(*training(number, arguments.out))
-        keep(arguments.out, number)
+        share_fonts(folder, out / "fonts")
+    write_designs(out)
+    if model == "chinese":
+        write_chinese(out)
+    every = [] if arguments.pack else range(1, len(STAGES[model]) + 1)
+    for number in [arguments.stage] if arguments.stage else every:
+        captcha_ocr(*training(model, number, out))
+        keep(model, number, out)
     if not arguments.stage:
-        pack(arguments.out, arguments.scores)
+        pack(model, out, arguments.scores)
 
 
 if __name__ == "__main__":
