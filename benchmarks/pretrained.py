@@ -42,15 +42,14 @@ PACKAGE = ("captcha", "captcha-classic")
 OF_PACKAGE = tuple(f"{design}-{kind}.toml" for design in PACKAGE for kind in ("often", "any"))
 ALPHABETS = ("0-9", "a-z", "A-Z", "a-z0-9", "A-Z0-9", "A-Za-z0-9")
 LENGTHS = (4, 4, 5, 6)
-# Chinese: how many designs are drawn once and saved, of which random ones
-SAVED = {"easy": 6000, "medium": 3000, "named": 8000}
+# Chinese: how many designs are drawn once and saved, of which random ones, and their seed
+SAVED = {"easy": (6000, 51), "medium": (3000, 52), "named": (8000, 53)}
 CHINESE_LENGTHS = "2-6"
 SUMS = ("ruoyi-math", "mews-math", "thinkphp-math", "hutool-math", "base64captcha-math", "kaptcha")
 NUMERALS = ("零一二三四五六七八九十", "零壹贰叁肆伍陆柒捌玖拾", "0-9", "0-9")
 SIGNS = ("加", "减", "乘", "除", "乘以", "除以", "[+-*/]", "[+-*/]")
 ENDS = ("", "=", "=?", "等于", "等于?", "等于几", "等于多少")
 OF_SUMS = tuple(f"{design}.toml" for design in SUMS)
-CHINESE_SEEDS = (51, 52, 53)
 BRACKETS = str.maketrans("", "", "[]")
 CHINESE_NETWORK, UNTRAINED = NetworkConfig(width=32, context=2), "untrained"
 
@@ -124,7 +123,7 @@ def write_chinese(out: Path) -> None:
     them. So they are saved.
     """
     fonts, characters = out / "fonts", NAMED_ALPHABETS["chinese"]
-    for (level, count), seed in zip(SAVED.items(), CHINESE_SEEDS, strict=True):
+    for level, (count, seed) in SAVED.items():
         file = out / f"{level}.jsonl"
         drawn = ["--design", f"random:{level}", "--charset", "chinese", "--length", CHINESE_LENGTHS]
         saved = ["--fonts", fonts, "--count", count, "--seed", seed, "--save-designs", file]
@@ -141,10 +140,11 @@ def write_chinese(out: Path) -> None:
         table = f"[text]\npattern = {json.dumps(patterns, ensure_ascii=False)}"
         document = f'base = "{design}"\n\n{table}\n\n[fonts]\nfaces = {json.dumps(faces)}\n'
         write_atomic(out / f"{design}.toml", document.encode())
-    signs = "".join(dict.fromkeys("0123456789+-*/=?" + "".join(NUMERALS + SIGNS + ENDS)))
-    charset = Charset("".join(dict.fromkeys(characters + signs.translate(BRACKETS))))
-    config = ModelConfig(charset, Lengths(1, 10), ANY_DESIGN, CHINESE_NETWORK)
-    save_model(out / UNTRAINED, ResNet18(config), {"trained_by": "nobody"})
+    if not (out / UNTRAINED).exists():  # a run that was stopped continues with the same weights
+        characters += "0123456789+-*/=?" + "".join(NUMERALS + SIGNS + ENDS).translate(BRACKETS)
+        charset = Charset("".join(dict.fromkeys(characters)))
+        config = ModelConfig(charset, Lengths(1, 10), ANY_DESIGN, CHINESE_NETWORK)
+        save_model(out / UNTRAINED, ResNet18(config), {"trained_by": "nobody"})
 
 
 def training(model: str, number: int, out: Path) -> list[object]:
@@ -266,13 +266,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DATA_FOLDER)
     arguments = parser.parse_args()
     out, model = arguments.out, arguments.model
+    stages = range(1, len(STAGES[model]) + 1)
+    if arguments.stage not in (None, *stages):
+        parser.error(f"--stage {arguments.stage}: {model} has {len(stages)}")
     for folder in arguments.fonts:
         share_fonts(folder, out / "fonts")
-    write_designs(out)
     if model == "chinese":
         write_chinese(out)
-    every = [] if arguments.pack else range(1, len(STAGES[model]) + 1)
-    for number in [arguments.stage] if arguments.stage else every:
+    else:
+        write_designs(out)
+    chosen = [] if arguments.pack else stages
+    for number in [arguments.stage] if arguments.stage else chosen:
         captcha_ocr(*training(model, number, out))
         keep(model, number, out)
     if not arguments.stage:

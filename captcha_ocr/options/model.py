@@ -1,6 +1,7 @@
 """What a network is built from: its alphabet, lengths, input size and layers."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -37,6 +38,11 @@ class Lengths:
         if ends is None:
             raise UsageError(f"{text[:40]!r} is not a length such as 4 or 4-6")
         return cls(int(ends[1]), int(ends[2] or ends[1]))
+
+    @classmethod
+    def spanning(cls, parts: Sequence["Lengths"]) -> "Lengths":
+        """Return the lengths from the shortest to the longest of some."""
+        return cls(min(part.shortest for part in parts), max(part.longest for part in parts))
 
     def __contains__(self, length: int) -> bool:
         return self.shortest <= length <= self.longest

@@ -508,18 +508,12 @@ def find_texts(documents: Sequence[dict[str, Any]], path: str) -> tuple[str, Len
 
     UsageError that names the file and the line.
     """
-    tables: dict[str, int] = {}
+    tables: dict[str, tuple[str, dict[str, Any]]] = {}  # each once: to parse one takes long
     for number, document in enumerate(documents, 1):
         fields = document.get("text", {})
         if isinstance(fields, dict):
             fields = {name: value for name, value in fields.items() if name in OF_TEXTS}
-        tables.setdefault(json.dumps({"text": fields}), number)
-    every = [
-        parse_design(json.loads(table), f"{path}, line {number}").texts
-        for table, number in tables.items()
-    ]
-    lengths = Lengths(
-        min(texts.lengths.shortest for texts in every),
-        max(texts.lengths.longest for texts in every),
-    )
-    return "".join(sorted(set().union(*(texts.charset for texts in every)))), lengths
+        tables.setdefault(json.dumps(fields), (f"{path}, line {number}", {"text": fields}))
+    every = [parse_design(document, place).texts for place, document in tables.values()]
+    characters = set().union(*(texts.charset for texts in every))
+    return "".join(sorted(characters)), Lengths.spanning([texts.lengths for texts in every])

@@ -77,8 +77,7 @@ class DrawnData:
 
     @property
     def lengths(self) -> Lengths:
-        shortest = min(plan.lengths.shortest for plan in self.plans)
-        return Lengths(shortest, max(plan.lengths.longest for plan in self.plans))
+        return Lengths.spanning([plan.lengths for plan in self.plans])
 
     @cached_property
     def identity(self) -> dict[str, Any]:
