@@ -51,7 +51,7 @@ SIGNS = ("加", "减", "乘", "除", "乘以", "除以", "[+-*/]", "[+-*/]")
 ENDS = ("", "=", "=?", "等于", "等于?", "等于几", "等于多少")
 OF_SUMS = tuple(f"{design}.toml" for design in SUMS)
 BRACKETS = str.maketrans("", "", "[]")
-CHINESE_NETWORK, UNTRAINED = NetworkConfig(width=32, context=2), "untrained"
+CHINESE_NETWORK = NetworkConfig(width=32, context=2)
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,12 @@ def write_chinese(out: Path) -> None:
         table = f"[text]\npattern = {json.dumps(patterns, ensure_ascii=False)}"
         document = f'base = "{design}"\n\n{table}\n\n[fonts]\nfaces = {json.dumps(faces)}\n'
         write_atomic(out / f"{design}.toml", document.encode())
-    if not (out / UNTRAINED).exists():  # a run that was stopped continues with the same weights
+    untrained = out / "chinese-untrained"
+    if not untrained.exists():  # a run that was stopped continues with the same weights
         characters += "0123456789+-*/=?" + "".join(NUMERALS + SIGNS + ENDS).translate(BRACKETS)
         charset = Charset("".join(dict.fromkeys(characters)))
         config = ModelConfig(charset, Lengths(1, 10), ANY_DESIGN, CHINESE_NETWORK)
-        save_model(out / UNTRAINED, ResNet18(config), {"trained_by": "nobody"})
+        save_model(untrained, ResNet18(config), {"trained_by": "nobody"})
 
 
 def training(model: str, number: int, out: Path) -> list[object]:
@@ -175,8 +176,7 @@ def weights_in(out: Path, model: str) -> Path:
     """Return the folder of the weights that the last stage left, of those that travel, of those
     before the first stage, or of those in the package.
     """
-    places = [out / f"{model}-weights", TRAVELLING / model]
-    places += [out / UNTRAINED] * (model == "chinese")
+    places = [out / f"{model}-weights", TRAVELLING / model, out / f"{model}-untrained"]
     return next(filter(Path.exists, places), MODELS[model])
 
 
