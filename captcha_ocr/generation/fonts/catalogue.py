@@ -114,9 +114,9 @@ def choose_faces(
         meant = [face for face in faces if face.path in files]
         faces = [face for face in faces if face.path in files or face.legible]
     check(bool(faces), f"`fonts`: there is no legible font; {_RECOMMENDED}")
-    usable = [face for face in faces if not lacking(face, characters)]
+    usable = [face for face in faces if next(lacking(face, characters), None) is None]
     for face in meant if usable else faces:
-        missing = lacking(face, characters)
+        missing = "".join(lacking(face, characters))
         check(
             not missing,
             f"the font {face.name} has no glyph for {shorten(missing)!r}; choose others with"
@@ -163,18 +163,17 @@ def _find_named(fonts: Any, place: str, named: Mapping[str, Face]) -> list[Face]
     return chosen
 
 
-def lacking(face: Face, characters: Iterable[str]) -> str:
-    """Return the characters that a font has no glyph for."""
+def lacking(face: Face, characters: Iterable[str]) -> Iterator[str]:
+    """Yield the characters that a font has no glyph for."""
     unknown = [character for character in characters if character not in face.characters]
     if set(unknown) <= {*ALPHABET}:
-        return "".join(unknown)
+        yield from unknown
+        return
     font = ImageFont.truetype(face.path, 48)
     missing_glyph = bytes(font.getmask("\U0010ffff"))  # what a font draws for a noncharacter
-    return "".join(
-        character
-        for character in unknown
-        if character in ALPHABET or bytes(font.getmask(character)) == missing_glyph
-    )
+    for character in unknown:
+        if character in ALPHABET or bytes(font.getmask(character)) == missing_glyph:
+            yield character
 
 
 def find_faces(paths: Sequence[Path], names: Collection[str] = ()) -> list[Face]:
