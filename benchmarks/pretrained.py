@@ -22,7 +22,7 @@ from pathlib import Path
 
 from captcha_ocr.charset import NAMED_ALPHABETS, Charset
 from captcha_ocr.generation.fonts.catalogue import find_faces, lacking
-from captcha_ocr.inference.model_folder import CARD_FILE, PRETRAINED, find_model_folder
+from captcha_ocr.inference.model_folder import CARD_FILE, CHINESE, PRETRAINED, find_model_folder
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.weights import load_model, save_model
 from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
@@ -32,7 +32,7 @@ from captcha_ocr.system.files import write_atomic
 
 DATA_FOLDER = Path("data/pretrained")  # links to fonts, images, runs and weights
 TRAVELLING = Path(__file__).with_name("weights")
-MODELS = {"general": PRETRAINED, "chinese": PRETRAINED.with_name("pretrained_chinese")}
+MODELS = {"general": PRETRAINED, "chinese": CHINESE}
 SEEDS = 20_000  # the seed of stage n is n after this
 CALIBRATION_SEED, TEST_SEED = 30_000, 90_000
 CALIBRATION = 1400  # drawings from which the 8-bit network takes its scales, and is compared
@@ -44,7 +44,7 @@ ALPHABETS = ("0-9", "a-z", "A-Z", "a-z0-9", "A-Z0-9", "A-Za-z0-9")
 LENGTHS = (4, 4, 5, 6)
 # Chinese: how many designs are drawn once and saved, of which random ones, and their seed
 SAVED = {"easy": (6000, 51), "medium": (3000, 52), "named": (8000, 53)}
-CHINESE_LENGTHS = "2-6"
+CHINESE_TEXTS = ("--charset", "chinese", "--length", "2-6")
 SUMS = ("ruoyi-math", "mews-math", "thinkphp-math", "hutool-math", "base64captcha-math", "kaptcha")
 NUMERALS = ("零一二三四五六七八九十", "零壹贰叁肆伍陆柒捌玖拾", "0-9", "0-9")
 SIGNS = ("加", "减", "乘", "除", "乘以", "除以", "[+-*/]", "[+-*/]")
@@ -78,6 +78,15 @@ STAGES = {
             epochs=40,
             batch_size=64,
             learning_rate=7e-4,
+            schedule="cosine",
+        ),
+        Stage(
+            ("random",) * 10 + ("random:named",) * 8 + OF_PACKAGE * 2,
+            images=40_000,
+            repeat=2,
+            epochs=20,
+            batch_size=64,
+            learning_rate=5e-4,
             schedule="cosine",
         ),
     ),
@@ -125,11 +134,12 @@ def write_chinese(out: Path) -> None:
     fonts, characters = out / "fonts", NAMED_ALPHABETS["chinese"]
     for level, (count, seed) in SAVED.items():
         file = out / f"{level}.jsonl"
-        drawn = ["--design", f"random:{level}", "--charset", "chinese", "--length", CHINESE_LENGTHS]
+        drawn = ["--design", f"random:{level}", *CHINESE_TEXTS]
         saved = ["--fonts", fonts, "--count", count, "--seed", seed, "--save-designs", file]
         if not file.exists():
             captcha_ocr("generate", *drawn, *saved, "--out", out / level, "--quiet")
-    faces = [face.name for face in find_faces([fonts]) if not lacking(face, characters)]
+    whole = (face for face in find_faces([fonts]) if not "".join(lacking(face, characters)))
+    faces = [face.name for face in whole]
     patterns = [
         f"[{numerals}]{sign}[{numerals}]{end}"
         for numerals in NUMERALS
@@ -190,9 +200,9 @@ def keep(model: str, number: int, out: Path) -> None:
 def pack(model: str, out: Path, scores: Path | None) -> None:
     """Export the weights into the package in 8 bits, score them, write the card."""
     images, folder = out / f"{model}-calibration", MODELS[model]
-    design = "random" if model == "general" else out / "named.jsonl"
-    drawn = "--design", design, "--fonts", out / "fonts", "--seed", CALIBRATION_SEED
-    captcha_ocr("generate", *drawn, "--count", CALIBRATION, "--out", images, "--quiet")
+    design = ["random"] if model == "general" else ["random:named", *CHINESE_TEXTS]
+    drawn = "--fonts", out / "fonts", "--seed", CALIBRATION_SEED, "--count", CALIBRATION
+    captcha_ocr("generate", "--design", *design, *drawn, "--out", images, "--quiet")
     weights = load_model(weights_in(out, model)).half()
     save_model(folder, weights, {"trained_by": "benchmarks/pretrained.py"})
     captcha_ocr("export", images, "--model", folder, "--int8")
@@ -271,14 +281,12 @@ def main() -> None:
         parser.error(f"--stage {arguments.stage}: {model} has {len(stages)}")
     for folder in arguments.fonts:
         share_fonts(folder, out / "fonts")
-    if model == "chinese":
-        write_chinese(out)
-    else:
-        write_designs(out)
-    chosen = [] if arguments.pack else stages
-    for number in [arguments.stage] if arguments.stage else chosen:
-        captcha_ocr(*training(model, number, out))
-        keep(model, number, out)
+    if not arguments.pack:
+        write = write_chinese if model == "chinese" else write_designs
+        write(out)
+        for number in [arguments.stage] if arguments.stage else stages:
+            captcha_ocr(*training(model, number, out))
+            keep(model, number, out)
     if not arguments.stage:
         pack(model, out, arguments.scores)
 

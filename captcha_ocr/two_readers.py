@@ -19,7 +19,6 @@ from captcha_ocr.recognizer import Recognizer
 
 RAPIDOCR, NO_SECOND = "rapidocr", "none"  # as options call it
 _NOTHING = Reading("", 0.0)
-_SECOND = "second"  # as Reading.model
 # An exponent that makes RapidOCR's confidences honest: docs/decisions.md, Reading and confidence
 _DOUBT = 2
 # Of so many images or more that both read, the part that both must read alike
@@ -164,5 +163,5 @@ def judge_both(first: Reading, second: Reading) -> Reading:
         return replace(first, confidence=1 - (1 - one) * (1 - other))
     possible = 1 - one * other
     if other > one:
-        return replace(second, confidence=other * (1 - one) / possible, model=_SECOND)
+        return replace(second, confidence=other * (1 - one) / possible)
     return replace(first, confidence=one * (1 - other) / possible if possible else one)

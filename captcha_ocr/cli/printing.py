@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -49,7 +48,6 @@ class Printer:
         self.as_json, self.decoder = as_json, decoder
         self.min_confidence, self.solve_sums = options.min_confidence, options.solve_sums
         self.total = self.unread = self.unsure = self.short = self.failed = 0
-        self.models: Counter[str] = Counter()
         self.tally = Tally(decoder.characters)
 
     def accept(self, path: str, reading: "Reading") -> "Reading":
@@ -61,7 +59,6 @@ class Printer:
         if reading.confidence < self.min_confidence:
             self.unread += 1
             return replace(reading, text="", characters=())
-        self.models[reading.model] += 1
         return reading
 
     def accept_all(self, results: Iterable[Result]) -> "Iterator[tuple[str, Reading]]":
@@ -118,7 +115,6 @@ class Printer:
             "text": reading.text or None,
             "confidence": reading.confidence,
             "characters": list(map(asdict, reading.characters)) or None,
-            "model": reading.model or None,
         }
         if self.solve_sums:
             row["result"] = reading.result
@@ -141,14 +137,7 @@ class Printer:
             click.echo(f"{escape(path)}: {reason}", err=True)
 
     def print_counts(self) -> None:
-        """Print how many images each of the models in the package has read, and how many
-        --min-confidence left unread.
-        """
-        counts = ", ".join(
-            f"{model} {count:,}" for model, count in sorted(self.models.items()) if model and count
-        )
-        if counts:
-            note(f"read by    {counts}")
+        """Print how many images --min-confidence left unread."""
         if self.min_confidence:
             counts = f"{self.unread:,} of {self.total:,} left unread"
             click.echo(f"{counts}, with a confidence below {self.min_confidence:g}", err=True)

@@ -50,15 +50,12 @@ class Reading:
     characters' confidences and, if lengths vary and the text is not one of the longest, that of its
     end.
     elapsed_s: the time it took in seconds; images of one batch share the batch's time equally.
-    model: which of the two models in the package read it, general or captcha; empty for any other
-    model.
     """
 
     text: str
     confidence: float
     characters: tuple[Character, ...] = ()
     elapsed_s: float = field(default=0.0, compare=False)
-    model: str = ""
 
     def __repr__(self) -> str:
         return f"<Reading {self.text!r}, confidence {self.confidence:.4f}>"

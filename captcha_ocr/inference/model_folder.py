@@ -27,7 +27,9 @@ _HASHED_FILES = {WEIGHTS_FILE, ONNX_FILE, OPTIMIZER_FILE, STATE_FILE}
 _MODEL_FORMAT, _MODEL_VERSION = "captcha-ocr model", 3
 _MAX_CONFIG_BYTES = 4_000_000  # the largest alphabet takes a tenth of it
 PRETRAINED = Path(__file__).parent.parent / "pretrained"  # the model that comes with the package
+CHINESE = PRETRAINED.with_name("pretrained_chinese")  # and that of Chinese texts
 PRETRAINED_NAME = "pretrained"  # what options and CAPTCHA_OCR_MODEL call it
+IN_PACKAGE = {PRETRAINED_NAME: PRETRAINED, "chinese": CHINESE}
 MODEL_VARIABLE = "CAPTCHA_OCR_MODEL"
 BACKUP = ".captcha-ocr.old"
 
@@ -157,34 +159,38 @@ def read_model_config(folder: Path, document: dict[str, Any] | None = None) -> M
 
 
 def resolve_model_name(name: str) -> Path:
-    """Return the folder that a name means: the model in the package for `pretrained`, else the
-    folder of that name.
+    """Return the folder that a name means: a model in the package for `pretrained` or `chinese`,
+    else the folder of that name.
 
     A folder that is called so itself is `./pretrained`.
     """
-    return PRETRAINED if name == PRETRAINED_NAME else Path(name)
+    return IN_PACKAGE.get(name, Path(name))
 
 
 def name_model(folder: Path) -> str:
     """Invert `resolve_model_name`, for a command."""
-    if folder == PRETRAINED:
-        return PRETRAINED_NAME
-    return f"./{folder}" if str(folder) == PRETRAINED_NAME else str(folder)
+    for name, packaged in IN_PACKAGE.items():
+        if folder == packaged:
+            return name
+    return f"./{folder}" if str(folder) in IN_PACKAGE else str(folder)
 
 
 def describe_model(folder: Path) -> str:
     """Return what to call a model in a line for people."""
+    if folder == CHINESE:
+        return "the Chinese one in the package"
     return "the one in the package" if folder == PRETRAINED else str(folder)
 
 
 def find_model_folder(folder: Path) -> Path:
     """Return the model folder for a given folder: `best` in a run folder, else the folder itself.
 
-    The model in the package is always PRETRAINED, by whatever path it is named.
+    A model in the package always has the path in IN_PACKAGE, by whatever path it is named.
     """
     best = current_path(folder / "best")
     model = best if best.is_dir() else folder
-    return PRETRAINED if model.resolve() == PRETRAINED.resolve() else model
+    packaged = {folder.resolve(): folder for folder in IN_PACKAGE.values()}
+    return packaged.get(model.resolve(), model)
 
 
 def default_model(runs: Sequence[Path] = (RUN, ADAPTED, LABELLED)) -> Path:

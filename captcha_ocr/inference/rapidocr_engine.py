@@ -1,7 +1,8 @@
 """A second reader, which learnt from other images and so errs otherwise: that of RapidOCR.
 
 The package `rapidocr` holds the network, PP-OCRv6 small (Apache-2.0), and is not imported. Of the
-18,708 characters that it knows, those are read that the model in our package knows.
+18,708 characters that it knows, letters, digits and the signs of sums are read: it takes noise for
+others.
 """
 
 from importlib.util import find_spec
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from captcha_ocr.charset import NAMED_ALPHABETS, Charset
 from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
 from captcha_ocr.inference.onnx_engine import open_session
 from captcha_ocr.input_size import InputSize
@@ -16,6 +18,7 @@ from captcha_ocr.options.model import ModelConfig
 from captcha_ocr.system.forking import computing
 from captcha_ocr.system.processors import available_workers
 
+_CHARSET = Charset(NAMED_ALPHABETS["alnum"] + "+-*/=?")
 _SIZE = InputSize(height=48, width=640, channels=3, step=16)
 _NARROWEST = 320  # pixels; narrower images are padded, as those were that it learnt from
 _FLOOR = 1e-30  # of a probability, so that it has a logarithm
@@ -40,12 +43,12 @@ class RapidOcrEngine:
         self.network, self.threads = network, threads
         self.readers = threads or available_workers()
         model = read_model_config(PRETRAINED)
-        self.config = ModelConfig(model.charset, model.lengths, _SIZE, model.network)
+        self.config = ModelConfig(_CHARSET, model.lengths, _SIZE, model.network)
         self.session = open_session(network.read_bytes())
         self.input = self.session.get_inputs()[0].name
         names = self.session.get_modelmeta().custom_metadata_map["character"].split("\n")
         # Class 0 is the blank, which comes last in ours.
-        self.classes = [*(1 + names.index(symbol) for symbol in model.charset.symbols), 0]
+        self.classes = [*(1 + names.index(symbol) for symbol in _CHARSET.symbols), 0]
 
     def __reduce__(self) -> tuple[type["RapidOcrEngine"], tuple[Path, int | None]]:
         return RapidOcrEngine, (self.network, self.threads)

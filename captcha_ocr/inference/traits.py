@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from captcha_ocr.data.images import ImageSource
-from captcha_ocr.inference.captcha_package_model import ALIKE_IN_BOTH_CASES
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.options.model import Lengths
 
@@ -23,6 +22,7 @@ _OFTEN = 6
 # Of the mean count, the part from which a length or a character is no misreading
 _USUAL_LENGTH, _USUAL_CHARACTER = 0.3, 0.1
 _ONE_CASE = 0.8  # of the letters whose case shows
+_ALIKE_IN_BOTH_CASES = "cosvwxz"
 # Characters that are taken for one another: one of them brings those whose kind is read
 _TWINS = ("0o", "1il")
 _KINDS = (set(string.digits), set(string.ascii_lowercase))
@@ -144,7 +144,7 @@ def _find_cases(counts: Mapping[str, float]) -> tuple[bool, bool]:
     """Tell whether lower and upper case are read; both if neither prevails."""
     lower = upper = 0.0
     for character, count in counts.items():
-        if character.casefold() not in ALIKE_IN_BOTH_CASES:
+        if character.casefold() not in _ALIKE_IN_BOTH_CASES:
             lower += count * character.islower()
             upper += count * character.isupper()
     either = _ONE_CASE * (lower + upper)

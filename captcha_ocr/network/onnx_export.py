@@ -31,9 +31,10 @@ from captcha_ocr.errors import CaptchaOcrError, ImageError, check
 from captcha_ocr.inference.decoding import Decoder, softmax
 from captcha_ocr.inference.model_folder import (
     CONFIG_FILE,
+    IN_PACKAGE,
     ONNX_FILE,
-    PRETRAINED,
     WEIGHTS_FILE,
+    find_model_folder,
     read_config,
 )
 from captcha_ocr.inference.onnx_engine import open_session
@@ -114,9 +115,9 @@ def export_onnx(
     )
     files = read_config(folder)["files"]
     check(
-        ONNX_FILE not in files or folder.resolve() != PRETRAINED.resolve(),
-        "the model in the package is exported already; "
-        f"copy {PRETRAINED}, and export the copy (`model_folder`)",
+        ONNX_FILE not in files or find_model_folder(folder) not in IN_PACKAGE.values(),
+        f"{folder} is in the package, and exported already; "
+        "copy it, and export the copy (`model_folder`)",
     )
     model = load_model(folder)
     with writing_to(folder):

@@ -275,7 +275,6 @@ def _describe(min_confidence: float, solve_sums: bool, reading: Reading) -> dict
         "text": reading.text if is_sure else None,
         "confidence": reading.confidence,
         "characters": characters if is_sure else None,
-        "model": reading.model or None,
         "elapsed_ms": round(1000 * reading.elapsed_s, 2),
     }
     if solve_sums:

@@ -14,7 +14,7 @@ from conftest import naming
 from captcha_ocr.cli.app import COMMANDS, main
 from captcha_ocr.cli.options import DeclaredCommand, Given, takes
 from captcha_ocr.errors import UsageError
-from captcha_ocr.inference.model_folder import PRETRAINED, name_model, resolve_model_name
+from captcha_ocr.inference.model_folder import CHINESE, PRETRAINED, name_model, resolve_model_name
 from captcha_ocr.options.declaration import Options, declarations, option
 from captcha_ocr.options.shared import parse_numbers
 
@@ -85,11 +85,12 @@ def test_what_cannot_be_parsed_is_refused_by_name(flag, text):
     ("value", "folder"),
     [
         ("pretrained", PRETRAINED),
+        ("chinese", CHINESE),
         ("./pretrained", Path("./pretrained")),
         ("runs/a", Path("runs/a")),
     ],
 )
-def test_pretrained_names_the_model_in_the_package(value, folder):
+def test_a_name_means_a_model_in_the_package(value, folder):
     assert run("--recipe", value)[0].recipe == folder
     assert resolve_model_name(name_model(folder)) == folder
 

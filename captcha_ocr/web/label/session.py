@@ -31,7 +31,7 @@ from captcha_ocr.experiments.adaptation import MOST_ROUNDS, adapt_command
 from captcha_ocr.experiments.child_run import ChildRuns, Stopped
 from captcha_ocr.experiments.judge import judge
 from captcha_ocr.inference.decoding import Reading
-from captcha_ocr.inference.model_folder import PRETRAINED, copy_model, describe_model
+from captcha_ocr.inference.model_folder import IN_PACKAGE, copy_model, describe_model
 from captcha_ocr.inference.traits import Tally
 from captcha_ocr.options.adapting import FEWEST_IMAGES
 from captcha_ocr.options.serving import LabelOptions
@@ -203,7 +203,7 @@ class LabelSession:
         self.training = BackgroundTraining(folder, out, self._finish_training, options.quiet)
         self.has_default = False  # whether eval reads with a model of this session
         self.learnt: set[str] = set()
-        if model != PRETRAINED:  # it may have learnt whatever was there for it
+        if model not in IN_PACKAGE.values():  # it may have learnt whatever was there for it
             labelled = filter(lambda entry: entry.text, self.store.entries)
             self.learnt = {entry.file for entry in labelled if entry.split == "train"}
         self.shown_at: dict[int, float] = {}

@@ -70,7 +70,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(read, some, tmp_path)
     ]
     result = read(*paths, "--json")
     assert result.exit_code == 1
-    error, reading = {"path", "error"}, {"path", "text", "confidence", "characters", "model"}
+    error, reading = {"path", "error"}, {"path", "text", "confidence", "characters"}
     assert [set(row) for row in rows(result)] == [error, error, reading, error, reading]
 
 
@@ -84,9 +84,7 @@ def test_scores_are_of_the_images_that_are_named_and_have_a_row(read, images, so
     assert part.exit_code == 1
     assert re.search(naming("stranger.png", "labels.csv"), part.stderr)
     *readings, summary = rows(part)
-    assert [set(row) for row in readings] == [
-        {"path", "text", "confidence", "characters", "model"}
-    ] * 3
+    assert [set(row) for row in readings] == [{"path", "text", "confidence", "characters"}] * 3
     assert summary["summary"]["images"] == 3
     named = read(images, "--labels", images)
     assert (named.exit_code, named.stdout) == (whole.exit_code, whole.stdout)
@@ -193,7 +191,6 @@ def test_a_second_reader_is_asked_beside_the_model(some):
     done = invoke("eval", some[0].parent, "--second", table)
     texts = codes(done)
     assert (texts[0], "perhaps" in texts) == ("surely", False)
-    assert "read by    general 2, second 1" in done.stderr
     refused = invoke("eval", "--second=rapidocr", input="")
     assert (refused.exit_code, "--second" in refused.stderr) == (2, True)
 

@@ -12,7 +12,6 @@ import pytest
 from conftest import invoke
 
 from captcha_ocr.cli.commands import web
-from captcha_ocr.inference.captcha_package_model import CAPTCHA_PACKAGE_MODEL
 from captcha_ocr.inference.model_folder import PRETRAINED
 
 SAMPLES = Path(__file__).parents[3] / "data" / "samples"
@@ -125,8 +124,8 @@ def test_a_service_without_a_stream_to_print_to_serves():
         assert process.wait(30) == 0
 
 
-def test_sighup_loads_the_model_again_and_keeps_the_old_one_if_the_new_one_is_damaged():
-    shutil.copytree(CAPTCHA_PACKAGE_MODEL, "model")
+def test_sighup_loads_the_model_again_and_keeps_the_old_one_if_the_new_one_is_damaged(exported):
+    shutil.copytree(exported, "model")
     with serving("--model", "model") as (process, ask, _):
         models = [ask("/v1/model")]
         shutil.rmtree("model")

@@ -1,0 +1,60 @@
+"""The models in the package read what they are shipped for: a worse one is noticed.
+
+The bounds lie four standard deviations of 300 images below what the models read of 10,000.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from captcha_ocr import Recognizer
+from captcha_ocr.charset import NAMED_ALPHABETS
+from captcha_ocr.generation.drawer import plan_drawing
+from captcha_ocr.generation.folder import generate
+from captcha_ocr.options.drawing import DrawingOptions
+
+IMAGES = 300
+CHINESE_IMAGES = Path(__file__).with_name("chinese")
+FOLDED, EXACT = str.casefold, str
+
+
+@pytest.fixture(scope="module")
+def recognizer() -> Recognizer:
+    return Recognizer()
+
+
+@pytest.mark.parametrize(
+    ("drawn", "compared", "least"),
+    [
+        ({"renderer": "package"}, FOLDED, 0.95),
+        ({"renderer": "package", "design": "captcha:classic"}, FOLDED, 0.93),
+        ({"charset": "digits"}, EXACT, 0.95),
+        ({"charset": "lower"}, EXACT, 0.95),
+        ({"charset": "upper"}, EXACT, 0.95),
+        ({"charset": "lower-alnum"}, EXACT, 0.95),
+        ({"charset": "alnum"}, FOLDED, 0.95),
+        ({"charset": "alnum"}, EXACT, 0.5),
+        ({"width": 150, "height": 56}, FOLDED, 0.95),
+        ({"width": 180, "height": 70}, FOLDED, 0.95),
+    ],
+    ids=str,
+)
+def test_images_of_the_captcha_package_are_read(tmp_path, recognizer, drawn, compared, least):
+    plan = plan_drawing(DrawingOptions(count=IMAGES, seed=70_000, **drawn))
+    generate(plan, tmp_path, 1)
+    paths = sorted(tmp_path.glob("*.png"))
+    texts = [compared(path.stem.partition("-")[2]) for path in paths]
+    readings = [compared(reading.text) for reading in recognizer.predict(paths)]
+    right = sum(map(str.__eq__, texts, readings))
+    assert right >= least * IMAGES
+
+
+@pytest.mark.parametrize("path", sorted(CHINESE_IMAGES.glob("*.png")), ids=lambda path: path.stem)
+def test_chinese_texts_and_sums_are_read_by_their_model(path):
+    reading = Recognizer("chinese", threads=1).predict(path)
+    assert reading.text.rstrip("=?") == path.stem
+
+
+def test_the_chinese_model_knows_the_frequent_characters():
+    known = Recognizer("chinese", threads=1).decoder.characters
+    assert known >= set(NAMED_ALPHABETS["chinese"]) | set("0123456789+-*/=?加减乘除")
