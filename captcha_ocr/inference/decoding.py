@@ -152,7 +152,7 @@ class Decoder:
                 columns, self.counts_as, self.lengths, self.config.lengths.longest
             )
         elif self.fold_case:
-            merged = softmax(logits.astype(np.float64)) @ _make_merging_matrix(self.counts_as)
+            merged = _add_cases(softmax(logits.astype(np.float64)), self.counts_as)
             logits = np.log(np.maximum(merged, _PROBABILITY_FLOOR))
         probabilities = softmax(np.where(self.allowed, logits.astype(np.float64), -np.inf))
         ids = probabilities.argmax(-1)
@@ -268,10 +268,8 @@ def compute_positions(
     read = counts_as >= 0
     # Np.unique imports numpy.ma, which takes 7 ms
     classes = np.flatnonzero(np.bincount(counts_as[read]))
-    probabilities = (
-        softmax(columns[..., read].astype(np.float64))
-        @ _make_merging_matrix(counts_as)[np.ix_(read, classes)]
-    )
+    of_read = softmax(np.where(read, columns.astype(np.float64), -np.inf))
+    probabilities = _add_cases(of_read, counts_as)[..., classes]
     positions = np.full((len(columns), longest, columns.shape[-1]), _PROBABILITY_FLOOR)
     positions[:, : lengths.longest, classes] = _sum_allowed_alignments(probabilities, lengths)
     positions[:, lengths.longest :, -1] = 1.0
@@ -279,9 +277,14 @@ def compute_positions(
     return logits
 
 
-def _make_merging_matrix(counts_as: np.ndarray) -> np.ndarray:
-    """Return the matrix (K, K) that adds the probabilities of all classes that count as one."""
-    return np.asarray(counts_as[:, None] == np.arange(len(counts_as)), dtype=np.float64)
+def _add_cases(probabilities: np.ndarray, counts_as: np.ndarray) -> np.ndarray:
+    """Return probabilities (…, K) in which those of all classes that count as one are added."""
+    ranked = counts_as.argsort(kind="stable")[np.count_nonzero(counts_as < 0) :]
+    classes = counts_as[ranked]
+    firsts = np.flatnonzero(classes != np.concatenate(([-1], classes[:-1])))
+    added = np.zeros_like(probabilities)
+    added[..., classes[firsts]] = np.add.reduceat(probabilities[..., ranked], firsts, axis=-1)
+    return added
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
