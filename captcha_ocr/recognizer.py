@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -28,6 +29,13 @@ from captcha_ocr.errors import (
     UsageError,
     check,
 )
+from captcha_ocr.inference.captcha_package_model import (
+    CAPTCHA_PACKAGE_MODEL,
+    CERTAIN,
+    choose_reading,
+    is_alike,
+    is_asked,
+)
 from captcha_ocr.inference.decoding import Decoder, Reading
 from captcha_ocr.inference.model_folder import (
     ONNX_FILE,
@@ -45,6 +53,8 @@ _MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
 _SURE = 0.9  # below this confidence, an image is read at another width, too
 _AS_SURE = 0.45  # of the confidence before: docs/decisions.md, Reading and confidence
 _OTHER_WIDTHS = (1, -1, 2)  # steps of the size: docs/decisions.md, The model in the package
+# An image in the size of the model, and in that of the captcha_model
+_FittedImage = tuple[np.ndarray, np.ndarray | None]
 # So that a list of paths is a list of sources, too
 _AnySource = TypeVar("_AnySource", bound=ImageSource)
 
@@ -122,9 +132,19 @@ class Recognizer:
             folder, model = find_model_folder(named), os.path.abspath(named)
         self.arguments = {"model": model, "length": lengths, **options}
         self.max_bytes, self.place = max_bytes, ""
+        self.captcha_model: Recognizer | None = None
         if model is None or isinstance(model, str):
             self.place = f" in {folder}"
-            model = _open_engine(folder, device, engine, threads)
+            # To open a network takes a tenth of the time of a whole process.
+            with ThreadPoolExecutor(1) as pool:
+                if folder == PRETRAINED and is_asked(charset, lengths, fold_case):
+                    opening = pool.submit(
+                        Recognizer, **self.arguments | {"model": CAPTCHA_PACKAGE_MODEL}
+                    )
+                    model = _open_engine(folder, device, engine, threads)
+                    self.captcha_model = opening.result()
+                else:
+                    model = _open_engine(folder, device, engine, threads)
         self.engine: Engine = model
         self.config = self.engine.config
         self.size = replace(self.config.size, ink=ink or self.config.size.ink)
@@ -166,6 +186,8 @@ class Recognizer:
         other = Recognizer(self.engine, max_bytes=self.max_bytes, **limits)
         other.arguments = {**self.arguments, **limits}
         other.place = self.place
+        if self.captcha_model is not None and is_asked(charset, lengths, fold_case):
+            other.captcha_model = self.captcha_model.limited_to(charset, lengths, False, ink)
         return other
 
     def fitted_to(self, sources: Iterable[ImageSource]) -> "Recognizer":
@@ -278,23 +300,36 @@ class Recognizer:
         elapsed_s = (time.perf_counter() - started) / len(sources)
         completed = (replace(reading, elapsed_s=elapsed_s) for reading in readings)
 
-        def find_result(image: np.ndarray | ImageError) -> Reading | ImageError:
+        def find_result(image: _FittedImage | ImageError) -> Reading | ImageError:
             return image if isinstance(image, ImageError) else next(completed)
 
         return list(map(find_result, images))
 
-    def _decode(self, source: ImageSource) -> np.ndarray | ImageError:
-        """Return an image in the model's size."""
+    def _decode(self, source: ImageSource) -> _FittedImage | ImageError:
+        """Return an image in the model's size, and in the captcha model's if it is nearly that."""
         try:
-            return fit_to_input(open_image(source, self.max_bytes), self.size)
+            image = open_image(source, self.max_bytes)
+            special = None
+            if self.captcha_model and is_alike(image.size, self.captcha_model.size):
+                special = fit_to_input(image, self.captcha_model.size)
+            return fit_to_input(image, self.size), special
         except ImageError as error:
             name = name_source(source)
             return ImageError(f"{name}: {error}") if name else error
 
-    def _read(self, images: list[np.ndarray]) -> list[Reading]:
+    def _read(self, images: list[_FittedImage]) -> list[Reading]:
         """Read images of one or several widths; keep the surest reading where several were made."""
-        arrays = dict(enumerate(images))
+        arrays = {number: array for number, (array, _) in enumerate(images)}
         readings = self._read_once(arrays)
+        if self.captcha_model is not None:
+            special = {
+                number: image
+                for number, (_, image) in enumerate(images)
+                if image is not None and readings[number].confidence < CERTAIN
+            }
+            longest = self.captcha_model.config.lengths.longest
+            for number, answer in self.captcha_model._read_once(special).items():
+                readings[number] = choose_reading(readings[number], answer, longest)
         size = self.config.size
         for steps in _OTHER_WIDTHS:
             scaled: dict[int, np.ndarray] = {}
