@@ -138,9 +138,8 @@ class Recognizer:
             # To open a network takes a tenth of the time of a whole process.
             with ThreadPoolExecutor(1) as pool:
                 if folder == PRETRAINED and is_asked(charset, lengths, fold_case):
-                    opening = pool.submit(
-                        Recognizer, **self.arguments | {"model": CAPTCHA_PACKAGE_MODEL}
-                    )
+                    special = {"model": CAPTCHA_PACKAGE_MODEL, "engine": "onnx", "device": "cpu"}
+                    opening = pool.submit(Recognizer, **self.arguments | special)
                     model = _open_engine(folder, device, engine, threads)
                     self.captcha_model = opening.result()
                 else:

@@ -33,7 +33,6 @@ def hook(module: str) -> dict[str, object]:
         ("captcha_ocr", "captcha_ocr/pretrained/README.md"),
         ("captcha_ocr", "captcha_ocr/pretrained_captcha/model.onnx"),
         ("captcha_ocr", "captcha_ocr/pretrained_chinese/model.onnx"),
-        ("captcha_ocr", "captcha_ocr/pretrained_captcha/model.safetensors"),
         ("captcha_ocr", "captcha_ocr/pretrained_chinese/model.safetensors"),
         ("captcha_ocr", "captcha_ocr/pretrained_captcha/config.json"),
         ("captcha_ocr", "captcha_ocr/pretrained_chinese/config.json"),

@@ -1,7 +1,7 @@
 """The second network of the model in the package: it knows images of the `captcha` package, and is
 asked beside the general one.
 
-It takes O for 0 in one image of two hundred, the general one in one of fifty. But it is sure of
+It is there for onnxruntime alone, which keeps the package small. It takes O for 0 in one image of two hundred, the general one in one of fifty. But it is sure of
 foreign images, too, and knows capitals and digits alone. So it is asked for images of nearly its
 size, and answers only where the general network reads nearly the same and no lower-case letter
 (docs/decisions.md, The model in the package).
