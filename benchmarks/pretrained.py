@@ -6,8 +6,7 @@ them.
 
 FONTS are folders of fonts: those of docs/designs.md and of benchmarks/fonts.txt. NAME is general or
 chinese. A stage starts from the weights that the stage before it left, in half precision; if it
-left none here, from those in benchmarks/weights, with which an unfinished training travels from
-machine to machine, or in the package. A stage that was stopped continues. --pack exports the
+left none here, from those in the package. A stage that was stopped continues. --pack exports the
 weights into the package, scores them, and writes the card. FILE is what zero_shot.py prints, for
 the card.
 """
@@ -24,14 +23,13 @@ from captcha_ocr.charset import NAMED_ALPHABETS, Charset
 from captcha_ocr.generation.fonts.catalogue import find_faces, lacking
 from captcha_ocr.inference.model_folder import CARD_FILE, CHINESE, PRETRAINED, find_model_folder
 from captcha_ocr.network.resnet import ResNet18
-from captcha_ocr.network.weights import load_model, save_model
+from captcha_ocr.network.weights import blend_weights, load_model, save_model
 from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.options.training import ANY_DESIGN
 from captcha_ocr.scores import wilson_interval
 from captcha_ocr.system.files import write_atomic
 
 DATA_FOLDER = Path("data/pretrained")  # links to fonts, images, runs and weights
-TRAVELLING = Path(__file__).with_name("weights")
 MODELS = {"general": PRETRAINED, "chinese": CHINESE}
 SEEDS = 20_000  # the seed of stage n is n after this
 CALIBRATION_SEED, TEST_SEED = 30_000, 90_000
@@ -56,7 +54,10 @@ CHINESE_NETWORK = NetworkConfig(width=32, context=2)
 
 @dataclass(frozen=True)
 class Stage:
-    """The options of train for a stage."""
+    """The options of train for a stage.
+
+    share_before: that of the weights before it in the mean that it leaves.
+    """
 
     designs: tuple[str, ...]
     images: int  # of an epoch
@@ -65,6 +66,7 @@ class Stage:
     batch_size: int
     learning_rate: float
     schedule: str = "onecycle"
+    share_before: float = 0.0
 
 
 STAGES = {
@@ -88,6 +90,7 @@ STAGES = {
             batch_size=64,
             learning_rate=5e-4,
             schedule="cosine",
+            share_before=0.5,
         ),
     ),
     "chinese": (
@@ -183,18 +186,22 @@ def training(model: str, number: int, out: Path) -> list[object]:
 
 
 def weights_in(out: Path, model: str) -> Path:
-    """Return the folder of the weights that the last stage left, of those that travel, of those
-    before the first stage, or of those in the package.
+    """Return the folder of the weights that the last stage left, of those before the first stage,
+    or of those in the package.
     """
-    places = [out / f"{model}-weights", TRAVELLING / model, out / f"{model}-untrained"]
+    places = [out / f"{model}-weights", out / f"{model}-untrained"]
     return next(filter(Path.exists, places), MODELS[model])
 
 
 def keep(model: str, number: int, out: Path) -> None:
-    """Write the best weights of stage `number` in half precision."""
-    weights = load_model(find_model_folder(out / f"{model}-{number}")).half()
+    """Write the best weights of stage `number`, or their mean with those before, in half
+    precision.
+    """
+    weights = load_model(find_model_folder(out / f"{model}-{number}"))
+    if share := STAGES[model][number - 1].share_before:
+        blend_weights(weights, load_model(weights_in(out, model)).state_dict(), share)
     by = f"benchmarks/pretrained.py, {model}, stage {number}"
-    save_model(out / f"{model}-weights", weights, {"trained_by": by})
+    save_model(out / f"{model}-weights", weights.half(), {"trained_by": by})
 
 
 def pack(model: str, out: Path, scores: Path | None) -> None:

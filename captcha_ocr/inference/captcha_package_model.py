@@ -1,12 +1,14 @@
 """The second network of the model in the package: it knows images of the `captcha` package, and is
 asked beside the general one.
 
-It is there for onnxruntime alone, which keeps the package small. It takes O for 0 in one image of two hundred, the general one in one of fifty. But it is sure of
+It takes O for 0 in one image of two hundred, the general one in one of fifty. But it is sure of
 foreign images, too, and knows capitals and digits alone. So it is asked for images of nearly its
-size, and answers only where the general network reads nearly the same and no lower-case letter
-(docs/decisions.md, The model in the package).
+size, and answers only where the general network reads nearly the same, in capitals and digits
+(docs/decisions.md, The model in the package). It is there for onnxruntime alone, which keeps the
+package small.
 """
 
+from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.decoding import Reading, allowed_classes
 from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
@@ -15,6 +17,7 @@ from captcha_ocr.options.model import Lengths
 
 CAPTCHA_PACKAGE_MODEL = PRETRAINED.with_name("pretrained_captcha")
 CERTAIN = 0.97  # confidence of the general network from which this one never knew better
+_KNOWN = set(NAMED_ALPHABETS["upper-alnum"])
 _NEARLY = 0.07  # of a side: larger or smaller letters are unlike those that it learnt
 
 
@@ -46,7 +49,7 @@ def choose_reading(general: Reading, special: Reading, longest: int) -> Reading:
     max_edits = 2 if len(general.text) < longest else 1
     is_better = (
         special.confidence > general.confidence
-        and general.text == general.text.upper()
+        and _KNOWN.issuperset(general.text)
         and len(general.text) <= longest
         and count_edits(general.text, special.text) <= max_edits
     )

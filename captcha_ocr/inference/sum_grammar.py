@@ -13,6 +13,7 @@ from captcha_ocr.inference.sums import evaluate
 
 _DIGITS, _SIGNS = "0123456789", "+-*/:xX"
 SUM_CHARACTERS = _DIGITS + "+="  # what a model must know to read sums
+_OTHER_SIGNS = {*"@&%#$!"}
 _BLANK = ""
 # How far a sum has come: the characters that lead there, and from where.
 _STEPS = (
@@ -72,10 +73,11 @@ def _make_lattice(symbols: tuple[str, ...]) -> _Lattice:
 
 
 def is_misread_sum(text: str) -> bool:
-    """Tell whether a text has a sign and mostly digits, and yet no result."""
+    """Tell whether a text has a sign and mostly digits, none of the other signs, and no result."""
     signs = sum(character in "+-*/=?" for character in text)
     digits = sum(character in _DIGITS for character in text)
-    return signs > 0 and 2 * (digits + signs) > len(text) and evaluate(text) is None
+    is_near = signs > 0 and 2 * (digits + signs) > len(text)
+    return is_near and _OTHER_SIGNS.isdisjoint(text) and evaluate(text) is None
 
 
 def find_sum(probabilities: np.ndarray, symbols: Sequence[str]) -> str:

@@ -15,20 +15,28 @@ _SPELLINGS = {
     "=": ("equals", "equal", "is", "等于", "等於"),
     "?": ("what", "多少", "几", "幾", "_", "□"),
 }
-_DIGITS = "一二三四五六七八九"
-_CHINESE = map(
-    "".join, product(("", "十", *(f"{digit}十" for digit in _DIGITS[1:])), ("", *_DIGITS))
-)
+_DIGITS, _CAPITALS = "一二三四五六七八九", "壹贰叁肆伍陆柒捌玖"
+
+
+def _count(digits: str, ten: str) -> str:
+    """Return the Chinese numbers from 0 to 99, the first of them empty."""
+    tens = ("", ten, *(f"{digit}{ten}" for digit in digits[1:]))
+    return " ".join(map("".join, product(tens, ("", *digits))))
+
+
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _ONES = "one two three four five six seven eight nine"
 _NUMBERS = (  # each from 0 on
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
     "sixteen seventeen eighteen nineteen",
-    "零" + " ".join(_CHINESE),
-    "〇 壹 贰 叁 肆 伍 陆 柒 捌 玖 拾",
+    "零" + _count(_DIGITS, "十"),
+    "〇" + _count(_CAPITALS, "拾"),
 )
 _PLAIN = {word: sign for sign, words in _SPELLINGS.items() for word in words}
 _PLAIN |= {word: str(number) for words in _NUMBERS for number, word in enumerate(words.split(" "))}
+_PLAIN |= {"两": "2", "兩": "2"}
+for one, ten in ("一十", "壹拾"):  # both 一十二 and 十二 are 12
+    _PLAIN |= {one + word: number for word, number in _PLAIN.items() if word[0] == ten}
 _COUNTED_ONES = ["", *_ONES.split()]
 for (tens, ten), (ones, one) in product(enumerate(_TENS.split(), 2), enumerate(_COUNTED_ONES)):
     _PLAIN |= {f"{ten}{gap}{one}".rstrip(" -"): str(10 * tens + ones) for gap in ("", " ", "-")}

@@ -78,7 +78,7 @@ class Tally:
         for (length, character), count in self.characters.items():
             if length in lengths:
                 counts[character] += count
-        alphabet = _find_alphabet(counts)
+        alphabet = _find_alphabet(counts, self.known)
         is_lower, is_upper = _find_cases(counts)
         charset = {
             form
@@ -121,13 +121,18 @@ def _find_usual(counts: Mapping[_Symbol, float], part: float) -> set[_Symbol]:
     return set(kept)
 
 
-def _find_alphabet(counts: Mapping[str, float]) -> set[str]:
-    """Return the characters, case folded, that are no misreadings."""
+def _find_alphabet(counts: Mapping[str, float], known: set[str]) -> set[str]:
+    """Return the characters, case folded, that are no misreadings.
+
+    Of a few texts in thousands of characters nothing follows: they may have all that are known.
+    """
     folded: dict[str, float] = defaultdict(float)
     for character, count in counts.items():
         folded[character.casefold()] += count
     alphabet = _find_usual(folded, _USUAL_CHARACTER)
     if sum(folded.values()) < _OFTEN * len(alphabet):
+        if not all(map(str.isascii, alphabet)):
+            return set(map(str.casefold, known))
         return alphabet.union(*(kind for kind in _KINDS if kind & alphabet))
     for twins in _TWINS:
         if alphabet.intersection(twins):

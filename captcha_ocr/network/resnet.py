@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from captcha_ocr.options.model import ModelConfig, NetworkConfig, Pool
+from captcha_ocr.options.model import MAX_EXACT, ModelConfig, NetworkConfig, Pool
 
 _Stride = tuple[int, int]  # of rows and columns
 MIN_PROBABILITY = 1e-20  # keeps its logarithm, and the gradient of that, finite
-MAX_EXACT = 256  # classes: CTC of more sums over likely ones, and their features are normalised
 _LIKELY = 64  # characters
 _HEAD_CHANNELS = 32  # of attention
 # Of the four stages for each pool: channels, as a multiple of the width, and stride. With CTC the
@@ -193,7 +192,7 @@ class ResNet18(nn.Module):
             self.head = nn.Linear(in_channels, longest * config.classes)
         else:
             self.head = nn.Linear(in_channels, config.classes)
-            if config.classes > MAX_EXACT:
+            if config.normalises_features:
                 # The head has weights and a bias of its own
                 self.norm = nn.BatchNorm2d(in_channels, affine=False)
             self.context = nn.Sequential(

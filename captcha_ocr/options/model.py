@@ -15,6 +15,7 @@ Pool = Literal["global", "columns", "slim", "narrow"]
 EngineName = Literal["auto", "torch", "onnx"]
 MAX_FEATURES = 2**26  # numbers in a feature map of one image: 256 MB in float32
 MAX_LENGTH = 64  # characters of a text
+MAX_EXACT = 256  # classes: CTC of more sums over likely ones, and their features are normalised
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ class NetworkConfig(Options):
     CTC turns columns into positions; `slim` does the same with fewer channels and rows; `narrow`
     has a column for every 4 pixels. normalise: whether each channel of each image gets mean 0 and
     standard deviation 1 first. context: how many transformer blocks mix the columns before the
-    linear layer; none with pool global.
+    linear layer; none with pool global. feature_norm: whether what the columns have in common is
+    taken off their features, as it is always with thousands of characters.
     """
 
     width: int = option(32, at_least=1, at_most=512)
@@ -74,6 +76,7 @@ class NetworkConfig(Options):
     pool: Pool = option("columns")
     normalise: bool = option(True)
     context: int = option(0, at_least=0, at_most=8, is_newer=True)
+    feature_norm: bool = option(False, is_newer=True)
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,12 @@ class ModelConfig:
         columns are read.
         """
         return len(self.charset) + (self.lengths.vary or self.network.pool != "global")
+
+    @property
+    def normalises_features(self) -> bool:
+        """Whether features of columns are normalised before the head."""
+        many = self.classes > MAX_EXACT and self.network.pool != "global"
+        return many or self.network.feature_norm
 
     @property
     def reads_columns(self) -> bool:

@@ -121,7 +121,7 @@ class ReadingOptions(Options):
 
     model_folder: Path | None = option(
         None,
-        "A model or run folder, or pretrained.",
+        "A model or run folder, or pretrained or chinese.",
         flag="--model",
         shown="CAPTCHA_OCR_MODEL, else the newest of runs/default, runs/adapted and "
         "runs/labelled, else pretrained",

@@ -178,7 +178,7 @@ PRESETS = {
             BY_COLUMN,
             preset="finetune",
             batch_size=16,
-            learning_rate=1e-3,
+            learning_rate=5e-4,
             patience=None,
             start_images=20,
         ),
@@ -254,7 +254,7 @@ class TrainOptions(Options):
     device: str = device_option()
     init: Path | None = option(
         None,
-        "Start from a trained model of any alphabet, length and size, or pretrained.",
+        "Start from a trained model of any alphabet, length and size, or pretrained or chinese.",
         path="model",
     )
     resume: str = option("auto", "Continue an unfinished run.", metavar="auto|never|PATH")

@@ -10,8 +10,8 @@ from captcha_ocr.charset import merge_lookalikes
 from captcha_ocr.inference.decoding import allowed_classes
 from captcha_ocr.network.device import autocast, choose_precision
 from captcha_ocr.network.losses import LOSSES, merged_classes
-from captcha_ocr.network.resnet import MAX_EXACT, ResNet18
-from captcha_ocr.options.model import ModelConfig
+from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.options.model import MAX_EXACT, ModelConfig
 from captcha_ocr.options.training import Loss
 from captcha_ocr.scores import Scores
 from captcha_ocr.training.distributed import ProcessGroup

@@ -40,6 +40,7 @@ def test_edits_count_what_changes_between_two_texts(one, other, expected):
         (("O23A", 0.95), ("0238", 0.95), False),  # not surer
         (("O23A", 0.95), ("0189", 0.99), False),  # three characters differ
         (("o23v", 0.95), ("O23V", 0.99), False),  # the text may be of lower case
+        (("1%/8", 0.95), ("1448", 0.99), False),  # it knows no sign
         (("0123456", 0.95), ("012456", 0.99), False),  # longer than it knows
         (("012345", 0.95), ("01234", 0.99), True),
         (("012345", 0.95), ("012333", 0.99), False),  # it may be longer

@@ -3,14 +3,20 @@
 The bounds lie four standard deviations of 300 images below what the models read of 10,000.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from captcha_ocr import Recognizer
-from captcha_ocr.charset import NAMED_ALPHABETS
+from captcha_ocr.charset import NAMED_ALPHABETS, Charset
 from captcha_ocr.generation.drawer import plan_drawing
 from captcha_ocr.generation.folder import generate
+from captcha_ocr.inference.model_folder import CHINESE
+from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.network.torch_engine import TorchEngine
+from captcha_ocr.network.weights import copy_matching_weights, load_model
 from captcha_ocr.options.drawing import DrawingOptions
 
 IMAGES = 300
@@ -53,6 +59,15 @@ def test_images_of_the_captcha_package_are_read(tmp_path, recognizer, drawn, com
 def test_chinese_texts_and_sums_are_read_by_their_model(path):
     reading = Recognizer("chinese", threads=1).predict(path)
     assert reading.text.rstrip("=?") == path.stem
+
+
+def test_a_model_of_a_few_characters_starts_with_what_the_chinese_one_knows():
+    source, path = load_model(CHINESE), CHINESE_IMAGES / "七乘九等于几.png"
+    network = replace(source.config.network, feature_norm=True)
+    target = ResNet18(replace(source.config, network=network, charset=Charset("三七乘九等于几")))
+    copy_matching_weights(source, target)
+    engine = TorchEngine(target.eval(), torch.device("cpu"))
+    assert Recognizer(engine).predict(path).text == path.stem
 
 
 def test_the_chinese_model_knows_the_frequent_characters():

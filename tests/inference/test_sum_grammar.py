@@ -27,6 +27,7 @@ def columns(text: str, *runners_up: str) -> np.ndarray:
         ("a+b", False),
         ("1234", False),
         ("user-1", False),
+        ("12$+3", False),
         ("", False),
     ],
 )

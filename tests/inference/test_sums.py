@@ -17,6 +17,8 @@ from captcha_ocr.inference.sums import evaluate
             ("十五减二十一", -6),
             ("贰乘叁等于多少", 6),
             ("8除以2", 4),
+            ("壹拾贰加一十", 22),
+            ("贰拾减两", 18),
             ("一百", None),
         ),
         *(("seven plus eight is", 15), ("sixteen divided by four", 4), ("6 times 6 equals?", 36)),

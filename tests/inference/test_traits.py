@@ -88,6 +88,12 @@ def test_of_few_characters_none_is_left_out_whose_kind_was_read():
     )
 
 
+def test_a_few_texts_in_thousands_of_characters_leave_all_of_them():
+    readings = draw("".join(map(chr, range(0x4E00, 0x4F00))), 4, 50)
+    known = "".join(map(chr, range(0x4E00, 0x5E00))) + "12+"
+    assert count(readings, known).find_traits().charset == "".join(sorted(known))
+
+
 def test_characters_that_the_model_does_not_know_are_not_read():
     traits = count(draw("ABDe", 5), "ABDefv").find_traits()
     assert (traits.charset, traits.fold_case) == ("ABDe", False)

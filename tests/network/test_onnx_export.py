@@ -53,7 +53,7 @@ def test_what_the_package_has_is_not_replaced(
     exported, images, labels, network, tmp_path, monkeypatch
 ):
     folder = shutil.copytree(exported, tmp_path / "package")
-    monkeypatch.setattr(export, "PRETRAINED", folder)
+    monkeypatch.setattr(export, "IN_PACKAGE", {"pretrained": folder})
     before = contents(folder)
     with pytest.raises(UsageError, match=naming(folder, "`model_folder`")):
         export.export_onnx(folder, images, labels)

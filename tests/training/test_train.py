@@ -16,7 +16,7 @@ from captcha_ocr.cli.wording import word_error
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.inference.model_folder import find_model_folder
+from captcha_ocr.inference.model_folder import CHINESE, find_model_folder
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.options.preparation import PrepareConfig
@@ -244,6 +244,11 @@ def test_init_starts_from_a_trained_model_whose_network_it_keeps(learn, run, tmp
     started, other = load_model(tmp_path / "last"), load_model(run / "best")
     assert started.config.network == other.config.network != PRESETS["few"].network
     assert torch.allclose(started.head.weight, other.head.weight, atol=1e-5)
+
+
+def test_a_model_of_few_characters_keeps_the_norm_of_a_start_that_has_thousands(learn, tmp_path):
+    learn(tmp_path, preset="few", epochs=1, init=CHINESE)
+    assert load_model(tmp_path / "last").config.normalises_features
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_images_are_read_by_drop_paste_and_choice_with_a_token_that_no_address_s
     service, paths = ReadingService(PRETRAINED, recognizer, 1), sorted(SAMPLES.glob("*.png"))[:3]
     with running(lambda address: service.guard(address, None), "secret") as serving:
         page.goto(serving.page)
-        playwright.expect(page.locator("#model")).to_contain_text("texts of 1 to 10 characters")
+        playwright.expect(page.locator("#model")).to_contain_text("texts of 1 to 12 characters")
         page.set_input_files("#files", [str(paths[0])])
         for path, kind in zip(paths[1:], ("paste", "drop"), strict=True):
             page.evaluate(PASTE, [path.name, base64.b64encode(path.read_bytes()).decode(), kind])

@@ -99,9 +99,10 @@ def choose_faces(
 ) -> list[Face]:
     """Return the fonts that a design names, or else those of files and folders: `fonts`.
 
-    Of the kinds that a design names there are those that are at hand. Of folders those that lack
-    some of the characters are left out. UsageError for one that is missing, for one that is meant
-    but lacks characters, and if no font has all of them.
+    Of the kinds that a design names there are those that are at hand, or any others if none of
+    these has the characters. Of folders those that lack some of the characters are left out.
+    UsageError for one that is missing, for one that is meant but lacks characters, and if no font
+    has all of them.
     """
     kinds, known = design.kinds if design else (), kinds_of_fonts()
     names = {name for kind in kinds for name in known[kind]}
@@ -115,6 +116,8 @@ def choose_faces(
         faces = [face for face in faces if face.path in files or face.legible]
     check(bool(faces), f"`fonts`: there is no legible font; {_RECOMMENDED}")
     usable = [face for face in faces if next(lacking(face, characters), None) is None]
+    if kinds and not usable:
+        return choose_faces(fonts, characters, None)
     for face in meant if usable else faces:
         missing = "".join(lacking(face, characters))
         check(

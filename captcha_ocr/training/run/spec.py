@@ -64,7 +64,8 @@ class RunSpec:
         if init is not None:
             folder = find_model_folder(init)
             weights = read_config(folder)["files"][WEIGHTS_FILE]
-            network = read_model_config(folder).network
+            source = read_model_config(folder)
+            network = replace(source.network, feature_norm=source.normalises_features)
         return cls(
             training=config,
             model=ModelConfig(dataset.charset, dataset.lengths, dataset.size, network),
