@@ -205,13 +205,23 @@ class Recognizer:
         """Return a recognizer that reads only texts such as were counted, or this one if too few
         were.
 
-        A text that is read with a character too few is often read nearly as surely with one more.
-        One that has no more is not: so it shows whether there are texts of the shortest length.
+        A text that is read with a character too many, such as a stroke, is surely read with one
+        less: so it shows whether there are texts of the longest length. One that is read with a
+        character too few is often read nearly as surely with one more, one that has no more is not:
+        so it shows whether there are texts of the shortest length.
         """
         traits = tally.find_traits()
         if traits is None:
             return self
         fitted, may_be_longer = self._told(traits), self.arguments["length"] is None
+        may_be_shorter = may_be_longer and self.config.reads_columns
+        while may_be_shorter and traits.lengths.vary:
+            shortest, longest = traits.lengths.shortest, traits.lengths.longest
+            traits = replace(traits, lengths=Lengths(shortest, longest - 1))
+            shorter, images = self._told(traits), tally.examples[longest]
+            may_be_shorter = shorter._sureness(images) > _SURE * len(images)
+            fitted = shorter if may_be_shorter else fitted
+        traits = replace(traits, lengths=fitted.decoder.lengths)
         while may_be_longer and traits.lengths.vary:
             shortest, longest = traits.lengths.shortest, traits.lengths.longest
             traits = replace(traits, lengths=Lengths(shortest + 1, longest))

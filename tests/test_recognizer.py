@@ -225,6 +225,25 @@ def test_texts_that_may_as_well_be_longer_are_taken_for_misread(tmp_path, end, l
     assert told.decoder.lengths == Lengths(1, 2)
 
 
+@pytest.mark.parametrize(("last", "lengths"), [(1.0, "2"), (9.0, "2-3")])
+def test_texts_that_are_surely_read_with_less_are_taken_for_misread(tmp_path, last, lengths):
+    """Of bright images AB is read, of dark ones ABC, the C perhaps a stroke."""
+
+    class Engine(BrightnessEngine):
+        def logits(self, images: np.ndarray) -> np.ndarray:
+            columns = np.tile(9 * np.eye(4)[[0, 3, 1, 3, 3]], (len(images), 1, 1))
+            columns[images[:, 0, 0, 0] < 128, 4] = [0, 0, last, 0]
+            return columns.astype(np.float32)
+
+    size = InputSize(8, 40, 1, step=8)
+    config = replace(CONFIG, lengths=Lengths(1, 3), size=size, network=NetworkConfig())
+    paths = [tmp_path / f"{level}.png" for level in (*range(20), *range(200, 220))]
+    for path in paths:
+        Image.fromarray(np.full((8, 40), int(path.stem), dtype=np.uint8)).save(path)
+    fitted = Recognizer(Engine(config)).fitted_to(paths)
+    assert fitted.decoder.lengths == Lengths.parse(lengths)
+
+
 @pytest.mark.parametrize("name", ["pretrained", PRETRAINED, "link"])
 def test_the_model_in_the_package_is_the_same_by_any_name(path, name):
     Path("link").symlink_to(PRETRAINED)

@@ -10,7 +10,7 @@ from itertools import compress
 
 import numpy as np
 
-from captcha_ocr.charset import resolve_alphabet, shorten, split_characters, visual_order
+from captcha_ocr.charset import resolve_alphabet, split_characters, visual_order
 from captcha_ocr.errors import check
 from captcha_ocr.inference.sum_grammar import SUM_CHARACTERS, find_sum, is_misread_sum
 from captcha_ocr.inference.sums import evaluate
@@ -93,7 +93,7 @@ def allowed_classes(
         )
         check(
             bool(characters) and not unknown,
-            f"this model does not read {shorten(unknown)!r}; it reads {config.charset}",
+            f"this model does not read {unknown[:40]!r}; it reads {config.charset}",
         )
         wanted = set(named)
     allowed = np.zeros((config.lengths.longest, config.classes), dtype=bool)

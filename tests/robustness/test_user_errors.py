@@ -314,7 +314,7 @@ CASES = [  # command, exit status, what one line on stderr names
     ("eval images --model exported --engine onnx --device cuda", 2, "onnx cuda --engine"),
     ("eval images --model model --device cuda:99", 2, "'cuda:99'"),
     ("eval images --charset é", 2, "'é'"),
-    ("eval images --length 11", 2, "11"),
+    ("eval images --length 13", 2, "13"),
     ("eval images --labels headless.csv", 2, "headless.csv filename,text"),
     ("eval --labels strangers.csv", 2, "strangers.csv FOLDER"),
     ("eval images --csv --json", 2, "--csv --json --labels"),
