@@ -51,7 +51,9 @@ from captcha_ocr.system.parallel import map_in_threads
 
 _MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
 _SURE = 0.9  # below this confidence, an image is read at another width, too
-_AS_SURE = 0.45  # of the confidence before: docs/decisions.md, Reading and confidence
+# Of the confidence before, where all lengths are as frequent (docs/decisions.md, Reading and
+# confidence)
+_AS_SURE = 0.85
 _OTHER_WIDTHS = (1, -1, 2)  # steps of the size: docs/decisions.md, The model in the package
 # An image in the size of the model, and in that of the captcha_model
 _FittedImage = tuple[np.ndarray, np.ndarray | None]
@@ -208,7 +210,7 @@ class Recognizer:
         A text that is read with a character too many, such as a stroke, is surely read with one
         less: so it shows whether there are texts of the longest length. One that is read with a
         character too few is often read nearly as surely with one more, one that has no more is not:
-        so it shows whether there are texts of the shortest length.
+        so it shows whether there are texts of the shortest length, the more if few are so short.
         """
         traits = tally.find_traits()
         if traits is None:
@@ -226,7 +228,9 @@ class Recognizer:
             shortest, longest = traits.lengths.shortest, traits.lengths.longest
             traits = replace(traits, lengths=Lengths(shortest + 1, longest))
             longer, images = self._told(traits), tally.examples[shortest]
-            may_be_longer = longer._sureness(images) > _AS_SURE * fitted._sureness(images)
+            counts = [tally.lengths[length] for length in range(shortest, longest + 1)]
+            usual = _AS_SURE * tally.lengths[shortest] * len(counts) / sum(counts)
+            may_be_longer = longer._sureness(images) > usual * fitted._sureness(images)
             fitted = longer if may_be_longer else fitted
         return fitted
 
