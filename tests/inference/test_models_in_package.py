@@ -1,6 +1,7 @@
 """The models in the package read what they are shipped for: a worse one is noticed.
 
-The bounds lie four standard deviations of 300 images below what the models read of 10,000.
+The bounds lie about four standard deviations of 300 images below what the models read of 2,000 to
+10,000 (benchmarks/RESULTS.md).
 """
 
 from dataclasses import replace
@@ -32,16 +33,16 @@ def recognizer() -> Recognizer:
 @pytest.mark.parametrize(
     ("drawn", "compared", "least"),
     [
-        ({"renderer": "package"}, FOLDED, 0.95),
-        ({"renderer": "package", "design": "captcha:classic"}, FOLDED, 0.93),
-        ({"charset": "digits"}, EXACT, 0.95),
-        ({"charset": "lower"}, EXACT, 0.95),
-        ({"charset": "upper"}, EXACT, 0.95),
-        ({"charset": "lower-alnum"}, EXACT, 0.95),
-        ({"charset": "alnum"}, FOLDED, 0.95),
-        ({"charset": "alnum"}, EXACT, 0.5),
-        ({"width": 150, "height": 56}, FOLDED, 0.95),
-        ({"width": 180, "height": 70}, FOLDED, 0.95),
+        ({"renderer": "package"}, FOLDED, 0.975),
+        ({"renderer": "package", "design": "captcha:classic"}, FOLDED, 0.965),
+        ({"charset": "digits"}, EXACT, 0.98),
+        ({"charset": "lower"}, EXACT, 0.97),
+        ({"charset": "upper"}, EXACT, 0.975),
+        ({"charset": "lower-alnum"}, EXACT, 0.955),
+        ({"charset": "alnum"}, FOLDED, 0.94),
+        ({"charset": "alnum"}, EXACT, 0.67),
+        ({"width": 150, "height": 56}, FOLDED, 0.96),
+        ({"width": 180, "height": 70}, FOLDED, 0.935),
     ],
     ids=str,
 )
