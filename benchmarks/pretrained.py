@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from captcha_ocr.charset import NAMED_ALPHABETS, Charset
-from captcha_ocr.generation.fonts.catalogue import find_faces, lacking
+from captcha_ocr.generation.fonts.catalogue import find_faces, has_glyphs
 from captcha_ocr.inference.model_folder import CARD_FILE, CHINESE, PRETRAINED, find_model_folder
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.weights import blend_weights, load_model, save_model
@@ -141,8 +141,7 @@ def write_chinese(out: Path) -> None:
         saved = ["--fonts", fonts, "--count", count, "--seed", seed, "--save-designs", file]
         if not file.exists():
             captcha_ocr("generate", *drawn, *saved, "--out", out / level, "--quiet")
-    whole = (face for face in find_faces([fonts]) if not "".join(lacking(face, characters)))
-    faces = [face.name for face in whole]
+    faces = [face.name for face in find_faces([fonts]) if has_glyphs(face, characters)]
     patterns = [
         f"[{numerals}]{sign}[{numerals}]{end}"
         for numerals in NUMERALS

@@ -65,7 +65,8 @@ def test_chinese_texts_and_sums_are_read_by_their_model(path):
 def test_a_model_of_a_few_characters_starts_with_what_the_chinese_one_knows():
     source, path = load_model(CHINESE), CHINESE_IMAGES / "七乘九等于几.png"
     network = replace(source.config.network, feature_norm=True)
-    target = ResNet18(replace(source.config, network=network, charset=Charset("三七乘九等于几")))
+    charset = Charset("三七乘九等于几")
+    target = ResNet18(replace(source.config, network=network, charset=charset))
     copy_matching_weights(source, target)
     engine = TorchEngine(target.eval(), torch.device("cpu"))
     assert Recognizer(engine).predict(path).text == path.stem

@@ -115,7 +115,7 @@ def choose_faces(
         meant = [face for face in faces if face.path in files]
         faces = [face for face in faces if face.path in files or face.legible]
     check(bool(faces), f"`fonts`: there is no legible font; {_RECOMMENDED}")
-    usable = [face for face in faces if next(lacking(face, characters), None) is None]
+    usable = [face for face in faces if has_glyphs(face, characters)]
     if kinds and not usable:
         return choose_faces(fonts, characters, None)
     for face in meant if usable else faces:
@@ -164,6 +164,11 @@ def _find_named(fonts: Any, place: str, named: Mapping[str, Face]) -> list[Face]
         )
         chosen.append(named[name])
     return chosen
+
+
+def has_glyphs(face: Face, characters: Iterable[str]) -> bool:
+    """Tell whether a font has a glyph for each of the characters; stops at the first that lacks."""
+    return next(lacking(face, characters), None) is None
 
 
 def lacking(face: Face, characters: Iterable[str]) -> Iterator[str]:
