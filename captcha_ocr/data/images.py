@@ -536,6 +536,7 @@ def describe_oddities(image: Image.Image) -> Iterator[str]:
     if image.has_transparency_data and _choose_background(image) == "black":
         yield "light on transparency, read on black"
     pixels = np.asarray(flatten(image, "RGB"))
+    # One axis after the other, which numpy does many pixels at a time
     highest, lowest = pixels.max(axis=0).max(axis=0), pixels.min(axis=0).min(axis=0)
     if (highest - lowest).max() < _FLAT:
         yield ONE_COLOUR
@@ -604,7 +605,7 @@ def encode_png(image: Image.Image) -> bytes:
 
 def flatten(image: Image.Image, mode: str) -> Image.Image:
     """Convert any Pillow mode to `mode` (L or RGB) of 8 bits: transparent pixels turn white or
-    black, and numbers of another depth are scaled.
+    black, and numbers of another depth are scaled. An image that is so already is returned itself.
     """
     with _translate_errors(f"an image of mode {image.mode} that is not read"):
         if image.mode[0] in "IF":
